@@ -8,6 +8,7 @@ import os
 import re
 import socket
 import tomllib
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -16,6 +17,8 @@ import msgspec
 from vivace.errors import ConfigError
 
 DEFAULT_MODEL = "qwen2.5-coder-1.5b"
+
+ANY_CLAUDE = {"claude-*": ""}  # what clients of Anthropic's API ask for where they are told of no other name
 
 DEVICE = r"auto|cpu|metal|(cuda|vulkan)(:\d+)?"  # what `device` may be
 GPUS = r"auto|\d+(,\d+)*"  # what `gpus` may be
@@ -86,6 +89,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # Which model serves which tier, a table `[tiers]`: `realtime` answers you, and is the same as `model`;
     # `background` works on tasks. A model of an upstream is UPSTREAM/NAME. Default: `model` for both.
     tiers: dict[Tier, str] = {}
+    # Other names for models, a table `[aliases]`: "PATTERN" = "MODEL", where `*` stands for any letters and
+    # "" for `model`. The first that fits a name that no model has counts. Names that begin with `claude-`
+    # are `model` unless the table says otherwise.
+    aliases: dict[str, str] = {}
     # Servers whose tools a task may call (MCP), each a table `[mcp_servers.NAME]`: `command`, `args` and
     # `env`, or `url` and `headers`.
     mcp_servers: dict[str, Any] = {}
@@ -124,6 +131,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def model_of(self, tier: Tier) -> str:
         """Return the model that serves a tier."""
         return self.model if tier == "realtime" else self.tiers.get(tier, self.model)
+
+    def alias(self, name: str) -> str | None:
+        """Return the model that an unknown name stands for; None if it stands for none."""
+        for pattern, model in (*self.aliases.items(), *ANY_CLAUDE.items()):
+            if fnmatchcase(name, pattern):
+                return model or self.model
+        return None
 
     def for_tier(self, tier: Tier) -> "Settings":
         """Return the settings of a command that works in this tier. A `--model` given to it goes first."""

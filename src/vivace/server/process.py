@@ -20,6 +20,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from vivace.config import Settings
+from vivace.protocol.messages.thoughts import ThoughtSigner
 from vivace.protocol.rundir import HOST
 from vivace.protocol.shapes.requests import MAX_BODY_BYTES
 from vivace.server.backends.native.backend import NativeBackend
@@ -38,6 +39,7 @@ from vivace.server.transport.protocols import HttpProtocol, WebSocketProtocol
 from vivace.server.transport.routes.about import About
 from vivace.server.transport.routes.chat import ChatRoute
 from vivace.server.transport.routes.completions import CompletionRoute
+from vivace.server.transport.routes.messages import MessagesRoute
 from vivace.server.transport.routes.responses import ResponsesRoute
 from vivace.server.transport.websocket import SocketRoute
 from vivace.server.tuning import BackgroundTuner
@@ -186,7 +188,8 @@ async def _build_parts(settings: Settings, stack: contextlib.AsyncExitStack) -> 
     native = NativeBackend(settings, library, metrics)
     stack.push_async_callback(native.close)
     queue = TurnQueue(settings.max_running, settings.max_waiting)
-    service = TurnService([native, upstreams], library, Limits(_allowance(settings)), queue, keys, watch)
+    limits = Limits(_allowance(settings))
+    service = TurnService([native, upstreams], library, limits, queue, keys, watch, settings.alias)
     tuner = BackgroundTuner(settings, native, activity)
     return Parts(activity, watch, store, keys, native, upstreams, tuner, service, History(metrics))
 
@@ -194,17 +197,18 @@ async def _build_parts(settings: Settings, stack: contextlib.AsyncExitStack) -> 
 def _build_routes(
     settings: Settings, parts: Parts, sockets: SocketRoute, faces: FaceRelay, port: int
 ) -> ASGIApp:
-    service, activity = parts.service, parts.activity
+    service, activity, token = parts.service, parts.activity, ensure_token(settings)
     return build_app(
         about=About(settings, parts.native, service, activity, parts.watch, port, parts.tuner, parts.history),
         responses=ResponsesRoute(service, BackgroundResponses(service, activity), activity),
         chat=ChatRoute(service.begin, activity, service.commit),
         completions=CompletionRoute(service.begin, activity),
+        messages=MessagesRoute(service.begin, service.count_tokens, activity, ThoughtSigner(token)),
         sockets=sockets,
         faces=faces,
         keys=parts.keys,
         port=port,
-        token=ensure_token(settings),
+        token=token,
     )
 
 

@@ -1,7 +1,7 @@
 """Requests as programs of others send them, recorded from their runs, or built as their source builds them.
 
-`recorded/*.json` has the bodies with every long text cut short. The programs themselves run in
-tests/e2e/clients.
+`recorded/*.json` has the bodies with every long text cut short; those below `messages` are Anthropic's.
+The programs themselves run in tests/e2e/clients.
 """
 
 import json
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.serving import fetch, send, status_of
+from tests.server.serving import fetch, send, sse_events, status_of
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings
 
@@ -20,6 +20,7 @@ BODIES = [
     for file in sorted(RECORDED.glob("*.json"))
     for number, body in enumerate(json.loads(file.read_text("utf-8")))
 ]
+MESSAGES = json.loads((RECORDED / "messages" / "claude-code.json").read_text("utf-8"))
 PREFIX = "".join(f"value_{number} = {number}\n" for number in range(20))
 # As llama.vim and llama.vscode build them; `samplers`, `n_indent` and `lora` are for what we do not have.
 LLAMA_VIM = {
@@ -93,6 +94,40 @@ def test_a_recorded_request_is_answered(address: ServerAddress, body: dict[str, 
     assert "".join(choice["delta"].get("content") or "" for choice in choices) == "Hello there."
     assert choices[-1]["finish_reason"] == "stop"
     assert bool(chunks[-1].get("usage")) == ("stream_options" in body)
+
+
+@pytest.mark.parametrize("body", MESSAGES)
+def test_claude_code_is_answered_and_its_history_is_read_once(
+    address: ServerAddress, body: dict[str, Any]
+) -> None:
+    """Marks move, the last message becomes a string, and the billing header differs: all was read before."""
+    read = streamed_message(address, body)
+    first, system, *_ = body["system"]
+    header = first | {"text": f"{first['text'][:-10]} cch=0;"}
+    asked = body["messages"][0]["content"]
+    told = [{name: block[name] for name in ("type", "text")} for block in asked]
+    answer = {"role": "assistant", "content": [{"type": "text", "text": "Hello there."}]}
+    mark = {"cache_control": {"type": "ephemeral"}}
+    more = {"role": "user", "content": [{"type": "text", "text": "And now?"} | mark]}
+    history = [{"role": "user", "content": told}, *body["messages"][1:], answer, more]
+    again = body | {"system": [header, system, *body["system"][2:]], "messages": history}
+    cached = streamed_message(address, again)["cache_read_input_tokens"]
+    assert cached >= read["input_tokens"] + read["cache_read_input_tokens"] + len("Hello there.") - 4
+    string = {"role": "user", "content": "And now?"}
+    last = again | {"messages": [*history[:-1], string, answer, more], "tools": body["tools"]}
+    assert streamed_message(address, last)["cache_read_input_tokens"] >= cached + len("And now?")
+
+
+def streamed_message(address: ServerAddress, body: dict[str, Any]) -> dict[str, int]:
+    """Ask as Claude Code does; return the usage of an answer that ended well."""
+    headers = {"anthropic_version": "2023-06-01", "X_Claude_Code_Session_Id": "0"}
+    events = sse_events(send(address, "POST", "/v1/messages?beta=true", body, **headers))
+    assert events[-1] == {"type": "message_stop"}
+    deltas = [event["delta"].get("text", "") for event in events if event["type"] == "content_block_delta"]
+    assert "".join(deltas) == "Hello there."
+    assert events[-2]["delta"]["stop_reason"] == "end_turn"
+    usage: dict[str, int] = events[-2]["usage"]
+    return usage
 
 
 def test_llama_vim_gets_the_fields_it_names(address: ServerAddress) -> None:

@@ -316,3 +316,36 @@ async def test_realtime_does_not_wait_for_background(local: ServerAddress, small
     for each in begun:
         await asyncio.to_thread(fetch, local, "POST", f"/v1/responses/{each}/cancel")
     await asyncio.to_thread(until, lambda: status_of(small).answers == 0)
+
+
+# ---- Anthropic's API ----------------------------------------------------------------------------------
+
+MESSAGE = {"model": "claude-opus-4-8", "max_tokens": 50, "messages": [{"role": "user", "content": "hi"}]}
+
+
+def post_message(address: ServerAddress, path: str = "/v1/messages", **fields: Any) -> tuple[int, Any]:
+    key = {"Authorization": "", "x_api_key": address.token}
+    return fetch(address, "POST", path, MESSAGE | fields, **key)
+
+
+def test_a_key_in_its_own_header_has_its_limits(new_key: NewKey) -> None:
+    """The one too many is a 429 of Anthropic's; prompts that are only counted do not count."""
+    address = new_key(requests_per_minute=1)
+    assert post_message(address)[0] == 200
+    status, refused = post_message(address)
+    assert (status, refused["error"]["type"]) == (429, "rate_limit_error")
+    assert post_message(address, "/v1/messages/count_tokens")[0] == 200
+
+
+async def test_counting_takes_no_place(local: ServerAddress, small: Settings) -> None:
+    """A dozen at once are answered while no more turns may wait. Claude Code does that for `/context`."""
+    path = "/v1/messages/count_tokens"
+    async with talking(local, close_timeout=1) as crowd:
+        for number in range(13):
+            await crowd.create(input="long", stream_id=f"lane{number}", service_tier="flex")
+        await crowd.until_type("error")
+        answers = await asyncio.gather(*(asyncio.to_thread(post_message, local, path) for _ in range(12)))
+        assert {status for status, _ in answers} == {200}
+        assert len({answer["input_tokens"] for _, answer in answers}) == 1
+        crowd.connection.transport.abort()
+    await asyncio.to_thread(until, lambda: status_of(small).answers == 0)

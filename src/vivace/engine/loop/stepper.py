@@ -353,7 +353,8 @@ class Stepper:
             # With `decode`, which has a moment for it. The first token goes at once.
             goes_on = isinstance(outcome, list) and said_before and not reason
             send = self._sender.hold if goes_on else self._sender.send
-            send(Tokens(turn.id, turn.new_output, turn.logprobs))
+            cached = -1 if said_before else turn.cached_tokens
+            send(Tokens(turn.id, turn.new_output, turn.logprobs, cached))
         turn.busy_s += time.perf_counter() - begun
         if reason:
             self.finish(turn, reason)

@@ -174,12 +174,13 @@ class PositionLogprobs(msgspec.Struct, frozen=True):
     top: list[TokenLogprob] = []
 
 
-class Tokens(Frame):
+class Tokens(Frame, omit_defaults=True):
     """Tokens of a running turn, as they are made: several where a draft was accepted."""
 
     turn: str
     tokens: list[int]
     logprobs: list[PositionLogprobs] = []  # one a token, if log-probabilities were asked for
+    cached_tokens: int = -1  # with the turn's first: prompt tokens whose KV was there
 
 
 class Reading(Frame):

@@ -9,7 +9,6 @@ Owns the request's shapes and its translation, and back again of the names in a 
 answer (`writer`).
 """
 
-import re
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -17,7 +16,7 @@ import msgspec
 from vivace.protocol.chat.messages import Called, Message, items_of, unsupported
 from vivace.protocol.shapes.items import InputItem, missing
 from vivace.protocol.shapes.parsing import MAX_ITEMS, check_sizes, decode, parse_create
-from vivace.protocol.shapes.refusal import Refusal
+from vivace.protocol.shapes.refusal import Refusal, in_words
 from vivace.protocol.shapes.requests import Count, ResponseCreate
 from vivace.protocol.shapes.tools import Name
 
@@ -199,13 +198,7 @@ def _items(messages: list[Message] | None) -> list[InputItem]:
 
 def in_chat_words(refusal: Refusal) -> Refusal:
     """Return the same refusal about the field of the chat request."""
-    param = refusal.param or ""
-    found = re.match(r"[a-z_]+", param)
-    name = NAMES.get(param) or NAMES.get(found[0] if found else "")
-    if name:
-        refusal.message = refusal.message.replace(f"$.{param}", f"$.{name}")
-        refusal.param = name
-    return refusal
+    return in_words(refusal, NAMES)
 
 
 def _refuse_what_we_cannot(chat: ChatCreate) -> None:

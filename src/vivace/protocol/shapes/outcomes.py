@@ -76,6 +76,7 @@ class Ended(msgspec.Struct, frozen=True):
     usage: Usage
     waterfall: Waterfall
     scores: list[float] | None = None
+    stop_text: str = ""  # the stop string that ended it
 
 
 class Broken(msgspec.Struct, frozen=True):

@@ -4,6 +4,9 @@ Owns the error body, the error frame and which status an error has. Does not own
 see `vivace.errors`.
 """
 
+import re
+from collections.abc import Mapping
+
 import msgspec
 from msgspec import UNSET, UnsetType
 
@@ -41,6 +44,17 @@ def model_not_found(model: str, hint: str = "") -> Refusal:
     """Return OpenAI's refusal of a model that nobody serves, or that this caller may not use."""
     message = f"The model {model[:200]!r} does not exist or you do not have access to it."
     return Refusal(message, hint, code="model_not_found", status=404, param="model")
+
+
+def in_words(refusal: Refusal, names: Mapping[str, str]) -> Refusal:
+    """Return the same refusal about the field as another API calls it. `names`: ours to theirs."""
+    param = refusal.param or ""
+    found = re.match(r"[a-z_]+", param)
+    name = names.get(param) or names.get(found[0] if found else "")
+    if name:
+        refusal.message = refusal.message.replace(f"$.{param}", f"$.{name}")
+        refusal.param = name
+    return refusal
 
 
 class ErrorBody(msgspec.Struct, frozen=True):

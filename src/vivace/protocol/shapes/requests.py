@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from vivace.protocol.codex import is_title
 from vivace.protocol.shapes.items import InputItem, Part, joined
 from vivace.protocol.shapes.tools import Choice, Tool, parse_choice, parse_tools, tools_in_items
+from vivace.protocol.side_requests import is_side_request
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 
@@ -47,10 +47,11 @@ THINKING_TOKENS: dict[Effort, int | None] = {
 }
 
 
-class Reasoning(msgspec.Struct):
+class Reasoning(msgspec.Struct, omit_defaults=True):
     effort: Effort | None = None
     summary: str | None = None
     context: str | None = None
+    is_implied: bool = False  # by an API, not asked for: upstreams, some of which refuse it, are not told
 
 
 class TextFormat(msgspec.Struct, omit_defaults=True):
@@ -153,13 +154,27 @@ class ResponseCreate(msgspec.Struct, kw_only=True):
 
     @property
     def tier(self) -> Tier:
-        """Return `background` for work that nobody waits for: OpenAI's cheaper tiers, Codex titles."""
+        """Return `background` for work that nobody waits for: OpenAI's cheaper tiers, side requests."""
         is_waited_for = not self.background and self.service_tier not in ("flex", "batch")
-        return "realtime" if is_waited_for and not is_title(self.client_metadata) else "background"
+        return "realtime" if is_waited_for and not self._is_side_request() else "background"
+
+    def _is_side_request(self) -> bool:
+        first = self.input[0] if isinstance(self.input, list) and self.input else None
+        is_told = first is not None and first.role in ("system", "developer")
+        return is_side_request(
+            self.client_metadata,
+            self.instructions or (first.text if first and is_told else ""),
+            self.text.format.schema if self.text else None,
+            has_tools=bool(self.tools),
+        )
 
     @property
     def effort(self) -> Effort | None:
         return self.reasoning.effort if self.reasoning else None
+
+    @property
+    def asked_effort(self) -> Effort | None:
+        return None if self.reasoning and self.reasoning.is_implied else self.effort
 
     @property
     def thinking_tokens(self) -> int | None:

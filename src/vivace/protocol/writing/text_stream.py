@@ -15,7 +15,11 @@ class TextStream:
         self._stops = stops
         self._held = ""  # sent by the model, not by us yet: it may be the beginning of a stop string
         self.stop_starts = frozenset(stop[0] for stop in stops)
-        self.is_stopped = False
+        self.stop_text = ""  # the stop string that ended the text
+
+    @property
+    def is_stopped(self) -> bool:
+        return bool(self.stop_text)
 
     @property
     def is_clear(self) -> bool:
@@ -43,10 +47,11 @@ class TextStream:
         if not self._stops:
             return text
         text = self._held + text
-        ends = [(at + len(stop), at) for stop in self._stops if (at := text.find(stop)) >= 0]
+        ends = [(at + len(stop), at, stop) for stop in self._stops if (at := text.find(stop)) >= 0]
         if ends:
-            self.is_stopped, self._held = True, ""
-            return text[: min(ends)[1]]
+            _, at, self.stop_text = min(ends)
+            self._held = ""
+            return text[:at]
         cut = len(text) - self._stop_begun_in(text)
         self._held = text[cut:]
         return text[:cut]

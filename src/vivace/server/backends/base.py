@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from vivace.protocol.shapes.events import Usage
 from vivace.protocol.shapes.outcomes import Broken, Ended, Outcome, Queued
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.server.caller import Caller
@@ -57,6 +58,11 @@ class Turn(Protocol):
         ...
 
     @property
+    def prompt_usage(self) -> Usage | None:
+        """Return how long the prompt is and how much of it is cached; None while that is not known."""
+        ...
+
+    @property
     def stored_response(self) -> StoredResponse | None:
         """Return what can be continued, once the turn is over. None if it has no log here."""
         ...
@@ -98,6 +104,10 @@ class Backend(Protocol):
         self, request: ResponseCreate, response_id: str, caller: Caller, hooks: TurnHooks = NO_HOOKS
     ) -> Turn:
         """Accept a request, or raise a `VivaceError` that says why not; then no hook is called."""
+        ...
+
+    async def count_tokens(self, request: ResponseCreate) -> int | None:
+        """Return how many tokens the prompt would have; None where only the upstream knows."""
         ...
 
     async def stop_turns(self) -> None:

@@ -20,9 +20,10 @@ from vivace.server.backends.native.loaded_model import LoadedModel
 from vivace.server.backends.native.output_decoder import OutputDecoder
 from vivace.server.backends.native.turn import NativeTurn
 from vivace.server.backends.native.turn_prompt import TurnPrompt
+from vivace.server.conversation.known_tokens import in_known_tokens
 from vivace.server.conversation.library import Library
 from vivace.server.conversation.prompting import Prompt, prompt_of
-from vivace.server.conversation.token_log import LogContents, Session, StoredResponse
+from vivace.server.conversation.token_log import LogContents, Session, StoredResponse, TokenLog
 from vivace.server.conversation.truncation import check_room, room_for_prompt, shortened
 
 LARGE_CHARS = 16 * 1024  # above this (about 5 ms) a prompt is made beside the event loop
@@ -49,7 +50,8 @@ async def write_prompt(turn: NativeTurn, model: LoadedModel, library: Library) -
     begun = time.perf_counter()
     session = previous.continuation() if previous and follows else Session(tenant=turn.caller.tenant)
     turn.work_in(session, follows=follows)
-    write = partial(_written, request, turn.log_contents, previous, before, model, session)
+    logs = [] if len(session.log) else model.logs_of(session.tenant)
+    write = partial(_written, request, turn.log_contents, previous, before, model, session, logs)
     is_large = is_large_request(request, turn.log_contents, before)
     prompt, written = await asyncio.to_thread(write) if is_large else write()
     tokens = written.prompt
@@ -110,17 +112,26 @@ def _written(
     before: Sequence[InputItem],
     model: LoadedModel,
     session: Session,
+    logs: Sequence[TokenLog],
 ) -> tuple[Prompt, _Tokens]:
     prompt = prompt_of(request, log_contents, previous, before)
     predicted, encode = _predicted(request), model.tokenizer.encode
+    tokens = model.family.render(
+        prompt.entries, tools=prompt.tools, after=session.log, effort=prompt.spec.effort
+    )
     return prompt, _Tokens(
-        prompt=model.family.render(
-            prompt.entries, tools=prompt.tools, after=session.log, effort=prompt.spec.effort
-        ),
+        prompt=in_known_tokens(tokens, logs, model.bytes_of) if logs else tokens,
         prediction=encode(predicted) if predicted else [],
         candidates=[encode(text) for text in request.candidates or ()],
         grammar=model.family.grammar(prompt.spec) if request.is_generating else None,
     )
+
+
+def prompt_length(request: ResponseCreate, model: LoadedModel) -> int:
+    """Return how many tokens the prompt of a request that continues nothing would have."""
+    prompt = prompt_of(request, LogContents(), None)
+    tokens = model.family.render(prompt.entries, tools=prompt.tools, effort=prompt.spec.effort)
+    return len(tokens) + len(model.family.answer(tokens, prompt.spec))
 
 
 async def _limit_tokens(model: LoadedModel) -> int:

@@ -38,6 +38,9 @@ class TokenLog(Sequence[int]):
     def extend(self, tokens: Iterable[int]) -> None:
         self._tokens.extend(tokens)
 
+    def copy(self) -> "array[int]":
+        return self._tokens[:]
+
     def first(self, length: int) -> list[int]:
         assert length <= len(self._tokens)
         return self._tokens[:length].tolist()

@@ -38,7 +38,8 @@ class FaceRelay:
         caller = caller_of(websocket)
         if not caller.is_owner:  # the host reads and writes the owner's files
             refusal = Refusal("Faces are for the owner of this server.", code="owner_only", status=403)
-            return await error_response(refusal)(websocket.scope, websocket.receive, websocket.send)
+            answer = error_response(refusal, websocket.scope)
+            return await answer(websocket.scope, websocket.receive, websocket.send)
         await websocket.accept(chosen_subprotocol(websocket.scope["subprotocols"]))
         self._open.add(websocket)
         try:

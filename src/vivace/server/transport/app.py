@@ -20,6 +20,7 @@ from vivace.server.transport.answers import on_http_error, on_mistake, on_vivace
 from vivace.server.transport.routes.about import About
 from vivace.server.transport.routes.chat import ChatRoute
 from vivace.server.transport.routes.completions import CompletionRoute
+from vivace.server.transport.routes.messages import MessagesRoute
 from vivace.server.transport.routes.responses import ResponsesRoute
 from vivace.server.transport.websocket import SocketRoute
 
@@ -30,6 +31,7 @@ def build_app(
     responses: ResponsesRoute,
     chat: ChatRoute,
     completions: CompletionRoute,
+    messages: MessagesRoute,
     sockets: SocketRoute,
     faces: FaceRelay,
     keys: Keys,
@@ -63,6 +65,8 @@ def build_app(
             Route(f"{one}/input_items", responses.input_items),
             Route("/v1/chat/completions", chat.create, methods=["POST"]),
             Route("/v1/completions", completions.create, methods=["POST"]),
+            Route("/v1/messages", messages.create, methods=["POST"]),
+            Route("/v1/messages/count_tokens", messages.count_tokens, methods=["POST"]),
             Route("/infill", completions.infill, methods=["POST"]),
         ],
         middleware=[

@@ -14,7 +14,6 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from vivace.protocol.shapes.events import AnyEvent
 from vivace.protocol.shapes.refusal import Refusal
 from vivace.protocol.shapes.requests import MAX_BODY_BYTES
 from vivace.server.backends.base import Turn
@@ -25,6 +24,7 @@ STREAM_HEADERS = [
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),  # or a proxy hands the events on in lumps
 ]
+MAX_KEY_CHARS = 1024  # of a session
 BODY_S = 30.0  # a client that sends nothing for so long in the middle of its request is given up
 
 FAILED_STATUS = {
@@ -49,7 +49,8 @@ FAILED_STATUS = {
 _encode = msgspec.json.Encoder().encode
 
 
-def framed(event: AnyEvent) -> bytes:
+def framed(event: msgspec.Struct) -> bytes:
+    """Return an event as a frame of that name."""
     name = event.__struct_config__.tag
     assert isinstance(name, str)
     return b"event: " + name.encode() + b"\ndata: " + _encode(event) + b"\n\n"
@@ -138,6 +139,12 @@ def note_gone(turn: Turn, reason: str = "client_gone") -> None:
     """Tell the turn's watch why the turn is about to be interrupted (see `turn_meter.ABORTS`)."""
     if turn.watch:
         turn.watch.aborting(reason)
+
+
+def session_key(headers: Mapping[str, str]) -> str | None:
+    """Return the key of the client's session, where a header says it: Claude Code's, opencode's."""
+    given = headers.get("x-claude-code-session-id") or headers.get("x-session-id")
+    return given if given and len(given) <= MAX_KEY_CHARS else None
 
 
 async def read_body(request: Request) -> bytes:

@@ -52,6 +52,10 @@ class QueuedTurn:
     def stored_response(self) -> StoredResponse | None:
         return self._inner.stored_response if self._inner else None
 
+    @property
+    def prompt_usage(self) -> Usage | None:
+        return self._inner.prompt_usage if self._inner else None
+
     def interrupt(self, reason: str = "interrupted", *, is_discarding: bool = False) -> None:
         if self._inner:
             self._inner.interrupt(reason, is_discarding=is_discarding)

@@ -49,6 +49,7 @@ class TurnService:
         queue: TurnQueue,
         keys: Keys,
         watch: Watch,
+        alias: Callable[[str], str | None] = lambda _: None,  # what an unknown name stands for
     ) -> None:
         self._backends = backends
         self.library = library
@@ -56,6 +57,7 @@ class TurnService:
         self._queue = queue
         self._keys = keys
         self._watch = watch
+        self._alias = alias
         self._previous: WeakKeyDictionary[Turn, StoredResponse] = WeakKeyDictionary()
         self._is_closing = False
 
@@ -71,8 +73,7 @@ class TurnService:
             if previous is None:
                 raise previous_not_found(request.previous_response_id)
             request.model = request.model or previous.model
-        request.model = request.model or self._backends[0].models()[0]
-        backend = await self._backend(request.model, caller)
+        request.model, backend = await self._find(request.model, caller)
         tokens = estimate_tokens(_size(request), request.max_output_tokens)
         try:
             reservation = self._limits.reserve(caller.account, request.tier, tokens)
@@ -128,7 +129,25 @@ class TurnService:
         self.stop_accepting()
         await asyncio.gather(*(backend.stop_turns() for backend in self._backends))
 
-    async def _backend(self, model: str, caller: Caller) -> Backend:
+    async def count_tokens(self, request: ResponseCreate, caller: Caller) -> int:
+        """Return how long the prompt of a request would be. Nothing is generated, and no place taken."""
+        request.model, backend = await self._find(request.model, caller)
+        counted = await backend.count_tokens(request)
+        return estimate_tokens(_size(request), 0) if counted is None else counted
+
+    async def _find(self, name: str | None, caller: Caller) -> tuple[str, Backend]:
+        """Return the model that is meant, and who serves it."""
+        name = name or self._backends[0].models()[0]
+        if backend := await self._backend(name, caller):
+            return name, backend
+        model = self._alias(name)
+        if model and (backend := await self._backend(model, caller)):
+            return model, backend
+        if not caller.is_owner:
+            raise model_not_found(name)
+        return name, self._backends[0]  # says what is wrong with the name
+
+    async def _backend(self, model: str, caller: Caller) -> Backend | None:
         for backend in self._backends:
             if backend.serves(model, caller):
                 return backend
@@ -136,9 +155,7 @@ class TurnService:
             await backend.discover()
             if backend.serves(model, caller):
                 return backend
-        if not caller.is_owner:
-            raise model_not_found(model)
-        return self._backends[0]  # says what is wrong with the name
+        return None
 
     def _admit(
         self,

@@ -366,3 +366,10 @@ def test_long_histories_are_sorted_in_no_time() -> None:
     outputs = [InputItem(type="function_call_output", call_id=f"c{n}", output="o") for n in range(20_000)]
     entries = conversation([*calls, InputItem(role="user", content="x"), *outputs])
     assert len(entries) == 40_001
+
+
+def test_an_effort_that_nobody_asked_for_is_not_told() -> None:
+    """Some servers refuse it, and an API may imply one."""
+    implied = {"reasoning": {"effort": "none", "is_implied": True}}
+    assert "reasoning_effort" not in chat(**implied)
+    assert "reasoning" not in responses(**implied)

@@ -112,3 +112,19 @@ def test_an_upstream_that_is_away_is_named(near: ServerAddress, tmp_path: Path) 
         near, "POST", "/v1/responses", {"model": f"nowhere/{tmp_path.name}", "input": "hi"}
     )
     assert (status, answer["error"]["code"]) == (404, "model_not_found")
+
+
+def test_anthropics_api_through_an_upstream(near: ServerAddress, far: str) -> None:
+    """A round of tools as messages; how long a prompt is there is a guess."""
+    tool = {"name": "look", "input_schema": LOOK["parameters"]}
+    body = {"model": f"far/{far}", "max_tokens": 100, "tools": [tool]}
+    question = {"role": "user", "content": "call"}
+    _, first = fetch(near, "POST", "/v1/messages", body | {"messages": [question]})
+    (used,) = first["content"]
+    assert (used["name"], used["input"], first["stop_reason"]) == ("look", {"at": "it"}, "tool_use")
+    result = {"type": "tool_result", "tool_use_id": used["id"], "content": "seen"}
+    history = [question, {"role": "assistant", "content": [used]}, {"role": "user", "content": [result]}]
+    _, second = fetch(near, "POST", "/v1/messages", body | {"messages": history})
+    assert second["content"] == [{"type": "text", "text": "I saw it."}]
+    status, counted = fetch(near, "POST", "/v1/messages/count_tokens", body | {"messages": history})
+    assert (status, counted["input_tokens"] > 0) == (200, True)

@@ -39,7 +39,9 @@ class Target(NamedTuple):
 def targets() -> list[Target]:
     """Each method of each route that the app has: a new one is attacked, too."""
     anything: Any = _Anything()
-    parts = dict.fromkeys(("about", "responses", "chat", "completions", "sockets", "faces", "keys"), anything)
+    parts = dict.fromkeys(
+        ("about", "responses", "chat", "completions", "messages", "sockets", "faces", "keys"), anything
+    )
     app = build_app(**parts, port=1, token="x")
     return [target for route in app.routes for target in _targets(route)]
 

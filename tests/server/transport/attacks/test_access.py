@@ -45,6 +45,9 @@ def test_no_route_without_the_token(address: ServerAddress, target: Target) -> N
     assert request_status(address, asked, Authorization="") in expected
     twice = f"Bearer {token}\r\nAuthorization: Bearer wrong"
     assert request_status(address, target, Authorization=twice) in expected | {400}
+    for value in ("wrong", f"Bearer {token}", f"{token}x", "", f"{token}\r\nx-api-key: wrong"):
+        assert request_status(address, target, Authorization="", x_api_key=value) in expected | {400}, value
+    assert request_status(address, target, Authorization="Bearer wrong", x_api_key=token) in expected
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=ids)

@@ -1,4 +1,4 @@
-"""The chat route on a real socket with scripted turns: what comes when is the test's to say."""
+"""The routes of chat and messages on a real socket with scripted turns: a test says what comes when."""
 
 import asyncio
 import socket
@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tests.server.serving import until
 from vivace.client.warm import ServerAddress
 from vivace.errors import VivaceError
+from vivace.protocol.messages.thoughts import ThoughtSigner
 from vivace.protocol.shapes.events import ResponseError, ResponseFailed, Terminal, Usage, Waterfall
 from vivace.protocol.shapes.outcomes import CallBegun, CallDelta, Ended, Outcome, Queued
 from vivace.protocol.shapes.requests import ResponseCreate
@@ -23,6 +24,7 @@ from vivace.server.backends.base import Taker
 from vivace.server.caller import Caller
 from vivace.server.transport.answers import on_mistake, on_vivace_error
 from vivace.server.transport.routes.chat import ChatRoute
+from vivace.server.transport.routes.messages import MessagesRoute
 from vivace.server.turns.activity import Activity
 from vivace.server.turns.service import Admitted
 
@@ -53,7 +55,14 @@ class Wait:
 class ScriptedTurn:
     """Stands for a backend's: its steps are outcomes, waits, and an exception to raise."""
 
-    def __init__(self, request: ResponseCreate, caller: Caller, script: list[Any], place: Queued | None):
+    def __init__(
+        self,
+        request: ResponseCreate,
+        caller: Caller,
+        script: list[Any],
+        place: Queued | None,
+        usage: Usage | None = None,
+    ):
         self.id = "resp_1"
         self.model = "m"
         self.request = request
@@ -61,6 +70,7 @@ class ScriptedTurn:
         self.place = place
         self.watch = None
         self.stored_response = None
+        self.prompt_usage = usage
         self.is_interrupted = threading.Event()
         self._script = script
 
@@ -94,6 +104,7 @@ class Stage:
         self.activity = Activity()
         self.turns: list[ScriptedTurn] = []
         self.committed: list[Terminal] = []
+        self.usage: Usage | None = None  # what the next turns know of it when they begin
         self.refusal: VivaceError | None = None
         self.commit_problem: VivaceError | None = None
         self._script: list[Any] = []
@@ -112,8 +123,11 @@ class Stage:
     async def begin(self, request: ResponseCreate, caller: Caller) -> Admitted:
         if self.refusal:
             raise self.refusal
-        self.turns.append(ScriptedTurn(request, caller, self._script, self._place))
+        self.turns.append(ScriptedTurn(request, caller, self._script, self._place, self.usage))
         return Admitted(self.turn, {"x-ratelimit-limit-requests": "9"})
+
+    async def count(self, request: ResponseCreate, caller: Caller) -> int:  # noqa: ARG002
+        return 7
 
     async def commit(self, turn: Any, event: Terminal) -> Terminal:
         assert turn is self.turn
@@ -127,11 +141,15 @@ class Stage:
 
 @contextmanager
 def staged(**times: float) -> Iterator[tuple[Stage, ServerAddress]]:
-    """The route, served on a port of its own."""
+    """The routes, served on a port of its own."""
     stage = Stage()
     route = ChatRoute(stage.begin, stage.activity, stage.commit, **times)
+    messages = MessagesRoute(stage.begin, stage.count, stage.activity, ThoughtSigner("token"), **times)
     app = Starlette(
-        routes=[Route("/v1/chat/completions", route.create, methods=["POST"])],
+        routes=[
+            Route("/v1/chat/completions", route.create, methods=["POST"]),
+            Route("/v1/messages", messages.create, methods=["POST"]),
+        ],
         exception_handlers={VivaceError: on_vivace_error, Exception: on_mistake},
     )
     config = uvicorn.Config(_known(app), http="h11", lifespan="off", log_config=None, access_log=False)

@@ -29,7 +29,7 @@ from vivace.server.backends.native.turn import NativeTurn
 from vivace.server.caller import Caller
 from vivace.server.conversation.infill_prompt import write_infill
 from vivace.server.conversation.library import Library
-from vivace.server.conversation.prompt_writing import write_prompt
+from vivace.server.conversation.prompt_writing import prompt_length, write_prompt
 from vivace.server.conversation.token_log import LogContents, StoredResponse
 from vivace.server.watch.metrics import Metrics
 
@@ -94,6 +94,11 @@ class NativeBackend:
         self._turns[turn] = task = turn.run(self._drive(turn))
         task.add_done_callback(lambda _: self._cleanup(turn))
         return turn
+
+    async def count_tokens(self, request: ResponseCreate) -> int | None:
+        find_model(self._settings, request.model or "")  # or raise why it is not here
+        async with self._pool.hold(request.model or "") as model:
+            return await asyncio.to_thread(prompt_length, request, model)
 
     async def stop_turns(self) -> None:
         """Accept no more turns, and end those that run."""

@@ -27,7 +27,7 @@ from vivace.server.backends.native.engines.process import EngineProcess
 from vivace.server.backends.native.engines.supervisor import EngineHooks
 from vivace.server.backends.native.infill_sessions import InfillSessions
 from vivace.server.backends.native.output_decoder import TokenTexts
-from vivace.server.conversation.token_log import Session
+from vivace.server.conversation.token_log import Session, TokenLog
 from vivace.server.watch.metrics import Metrics
 
 MAX_OPEN_SESSIONS = 32
@@ -101,6 +101,14 @@ class LoadedModel:
         """Give an engine for a turn of this session: where its KV is, or that of what it begins with."""
         near = [other for other in self._open.values() if other.tenant == session.tenant]
         return self.engines.seat(session, tier, near)
+
+    def logs_of(self, tenant: str) -> list[TokenLog]:
+        """Return the logs of the tenant's open sessions, the one used last first."""
+        return [session.log for session in reversed(self._open.values()) if session.tenant == tenant]
+
+    def bytes_of(self, token: int) -> bytes:
+        """Return the bytes of a token that is text; b"" for a control token."""
+        return b"" if token in self.family.controls else self.tokenizer.token_bytes(token)
 
     async def load(self) -> None:
         """Load tokenizer and family. The engine process loads its model at the same time."""

@@ -80,6 +80,11 @@ class OutputDecoder:
     def is_stopped(self) -> bool:
         return self._stream.is_stopped
 
+    @property
+    def stop_text(self) -> str:
+        """Return the stop string that the answer has come to; "" if there is none."""
+        return self._stream.stop_text
+
     def decode_plain(self, tokens: Sequence[int]) -> TextDelta | ReasoningDelta | None:
         """Return the one outcome of tokens that are text and can be nothing else.
 

@@ -63,6 +63,8 @@ class Submission:
         elif not isinstance(frame, Tokens):
             self.end.set_result(frame)
         else:
+            if frame.cached_tokens >= 0:
+                self._turn.cached_tokens = frame.cached_tokens
             try:
                 is_stopped = self._turn.add_tokens(frame.tokens, frame.logprobs)
             except Exception as error:  # noqa: BLE001 - the turn fails by it

@@ -73,6 +73,7 @@ class NativeTurn:
         self._said_length = 0  # of the log, when the last of it came
         self.seed = secrets.randbits(62) if request.seed is None else request.seed  # kept for a replay
         self.output_tokens = 0
+        self.cached_tokens: int | None = None  # of the prompt, once the engine knows
         self.deaths = 0
         self.is_discarding = False
         self.interrupted = ""  # why, if it was
@@ -124,6 +125,8 @@ class NativeTurn:
     def tell_reading(self, news: Reading) -> None:
         """Put out how far its prompt is read, unless it has said something: then that is read once more."""
         if not self.first_token:
+            if self.prompt:
+                self.cached_tokens = max(0, self.prompt.tokens - news.total_tokens)
             self._progress = WaitProgress("reading", self.model, news.read_tokens, news.total_tokens)
             self._outbox.put(ModelProgress(self._progress))
 
@@ -278,7 +281,8 @@ class NativeTurn:
         """End the turn: the engine is done with it."""
         scores = finished.scores if reason == "scored" else None
         engine = _joined(self._before_answer, finished.waterfall)
-        self._conclude(Ended(reason, self._usage(engine), self._times(engine), scores))
+        stop_text = self._decoder.stop_text if self._decoder and reason == "stop" else ""
+        self._conclude(Ended(reason, self._usage(engine), self._times(engine), scores, stop_text))
 
     def fail(self, error: VivaceError) -> None:
         self._conclude(Broken(error.code, f"{error.message} {error.hint}".rstrip()))
@@ -301,6 +305,13 @@ class NativeTurn:
             rejected_prediction_tokens=engine.draft_rejected,
         )
         return Usage(read, said, read + said, cached, details)
+
+    @property
+    def prompt_usage(self) -> Usage | None:
+        if self.prompt is None or self.cached_tokens is None:
+            return None
+        read = self.prompt.tokens + self.prompt.repeated_tokens
+        return Usage(read, 0, read, InputTokensDetails(min(self.cached_tokens, read)))
 
     def _times(self, engine: EngineWaterfall) -> Waterfall:
         now = time.perf_counter()

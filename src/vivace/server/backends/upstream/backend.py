@@ -101,6 +101,9 @@ class UpstreamBackend:
         task.add_done_callback(lambda _: self._cleanup(turn, peer.upstream.name))
         return turn
 
+    async def count_tokens(self, _: ResponseCreate) -> int | None:
+        return None
+
     async def stop_turns(self) -> None:
         """Accept no more turns, and end those that run."""
         self._is_closing = True

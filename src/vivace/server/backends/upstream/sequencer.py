@@ -33,6 +33,10 @@ class OutcomeSequencer:
         self.delta_count = 0  # about one a token
 
     @property
+    def stop_text(self) -> str:
+        return self._stream.stop_text
+
+    @property
     def is_stopped(self) -> bool:
         """Return whether a stop string has come: nothing more is sent."""
         return self._stream.is_stopped

@@ -25,6 +25,7 @@ BYTES_PER_TOKEN = 4  # where the upstream did not count
 class UpstreamTurn:
     place: Queued | None = None  # upstreams have queues of their own
     stored_response: StoredResponse | None = None  # an upstream's log is not ours
+    prompt_usage: Usage | None = None  # it is told at the end
 
     def __init__(
         self,
@@ -104,7 +105,8 @@ class UpstreamTurn:
         if usage is None:
             read, wrote = self._sent_bytes // BYTES_PER_TOKEN, self.sequencer.delta_count
             usage = Usage(read, wrote, read + wrote)
-        self._conclude(Ended(reason, usage, self._times(usage)))
+        stop_text = self.sequencer.stop_text if reason == "stop" else ""
+        self._conclude(Ended(reason, usage, self._times(usage), stop_text=stop_text))
 
     def fail(self, error: VivaceError) -> None:
         if not self.is_over:

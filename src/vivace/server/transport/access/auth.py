@@ -90,7 +90,7 @@ class Gate:
             except VivaceError as error:  # the store of keys cannot be read
                 refusal = error
             if refusal:
-                return await error_response(refusal)(scope, receive, send)
+                return await error_response(refusal, scope)(scope, receive, send)
         return await self._app(scope, receive, send)
 
     async def _refusal(self, scope: Scope) -> Refusal | None:
@@ -102,7 +102,7 @@ class Gate:
             return Refusal("Pages of other sites may not use this server.", code="wrong_origin", status=403)
         if scope["path"] in OPEN_PATHS or scope["path"].startswith(OPEN_BELOW):
             return None
-        bearers = [value for name, value in headers if name == b"authorization"]
+        bearers = _bearers(headers)
         caller = await self._caller(bearers[0]) if len(bearers) == 1 else None
         if not bearers and scope["type"] == "websocket":
             caller = await self._caller_with_ticket(scope) or self._caller_with_session(scope)
@@ -113,7 +113,7 @@ class Gate:
             return None
         return Refusal(
             "A valid token is needed.",
-            "Send `Authorization: Bearer TOKEN`; `vivace status` names the token file.",
+            "Send `Authorization: Bearer TOKEN` or `x-api-key: TOKEN`; `vivace status` names the token file.",
             code="invalid_api_key",
             status=401,
         )
@@ -149,3 +149,9 @@ class Gate:
             return None
         key = await self._keys.find(secret.decode("ascii"))
         return Caller(key.id, key.tenant, account=key, secret_hash=hash_of(secret.decode())) if key else None
+
+
+def _bearers(headers: list[tuple[bytes, bytes]]) -> list[bytes]:
+    """Return what the request brings. A bearer goes before `x-api-key`: Claude Code may send both."""
+    bearers = [value for name, value in headers if name == b"authorization"]
+    return bearers or [b"Bearer " + value for name, value in headers if name == b"x-api-key"]

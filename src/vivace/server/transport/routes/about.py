@@ -17,7 +17,7 @@ from vivace.protocol.shapes.status import EngineStatus, Health, ServerStatus
 from vivace.server.backends.native.backend import NativeBackend
 from vivace.server.caller import Caller
 from vivace.server.transport.access.auth import caller_of
-from vivace.server.transport.answers import json_response
+from vivace.server.transport.answers import REQUEST_ID, json_response, new_request_id, speaks_messages
 from vivace.server.transport.routes.codex_catalog import codex_card
 from vivace.server.tuning import BackgroundTuner
 from vivace.server.turns.activity import Activity
@@ -25,6 +25,8 @@ from vivace.server.turns.service import TurnService
 from vivace.server.watch.history import History
 from vivace.server.watch.metrics_text import CONTENT_TYPE
 from vivace.server.watch.turn_watch import Watch
+
+EPOCH = "1970-01-01T00:00:00Z"  # when a model was made is not known
 
 
 class About:
@@ -61,16 +63,26 @@ class About:
         page = self._watch.text(caller_of(request), await self._native.status())
         return Response(page, headers={"content-type": CONTENT_TYPE})
 
-    async def models(self, _: Request) -> Response:
+    async def models(self, request: Request) -> Response:
         """List the models that can be asked for, the default first."""
-        return json_response({"object": "list", "data": [_entry(name) for name in self._service.models()]})
+        names = self._service.models()
+        if not speaks_messages(request.scope):
+            return json_response({"object": "list", "data": [_entry(name) for name in names]})
+        ends = {"has_more": False, "first_id": names[0], "last_id": names[-1]}
+        headers = {REQUEST_ID: new_request_id()}
+        return json_response({"data": [_message_entry(name) for name in names]} | ends, headers=headers)
 
     async def model(self, request: Request) -> Response:
         name = request.path_params["model"]
+        is_messages = speaks_messages(request.scope)
+        if is_messages and name not in self._service.models():
+            name = self._settings.alias(name) or name
         if name not in self._service.models():
             raise Refusal(
                 f"There is no model {name!r} here.", code="model_not_found", status=404, param="model"
             )
+        if is_messages:
+            return json_response(_message_entry(name), headers={REQUEST_ID: new_request_id()})
         return json_response(_entry(name))
 
     async def codex_catalog(self, _: Request) -> Response:
@@ -138,3 +150,8 @@ class About:
 
 def _entry(name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": 0, "owned_by": "vivace"}
+
+
+def _message_entry(name: str) -> dict[str, Any]:
+    """Return the same in the shape of Anthropic's API."""
+    return {"type": "model", "id": name, "display_name": name, "created_at": EPOCH, "lifecycle": "active"}

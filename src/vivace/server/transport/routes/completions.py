@@ -1,7 +1,7 @@
 """`POST /v1/completions` and `POST /infill`: text between a prefix and a suffix, for editors.
 
 Owns which words go with which of the two routes. Streaming, waiting and errors are those of chat completions
-(`routes.chat`). Does not own the prompt (`conversation/infill_prompt.py`).
+(`routes.chat`, `turn_stream`). Does not own the prompt (`conversation/infill_prompt.py`).
 """
 
 import time
@@ -19,8 +19,9 @@ from vivace.server.backends.base import Turn
 from vivace.server.transport.access.auth import caller_of
 from vivace.server.transport.answers import json_response
 from vivace.server.transport.parsing import parsed
-from vivace.server.transport.routes.chat import BEAT_S, PATIENCE_S, Begin, ChatStream, drained
+from vivace.server.transport.routes.chat import BEAT_S, ChatFrames
 from vivace.server.transport.sse import interrupted_when_gone, read_body
+from vivace.server.transport.turn_stream import PATIENCE_S, Begin, TurnStream, drained
 from vivace.server.turns.activity import Activity
 from vivace.server.turns.service import Admitted
 
@@ -37,7 +38,10 @@ class CompletionRoute:
         asked, admitted, writer = await self._begun(request, parse_completion)
         if asked.create.stream:
             outcomes = admitted.turn.outcomes()
-            return ChatStream(admitted, outcomes, writer, self._activity, PATIENCE_S, BEAT_S)
+            frames = ChatFrames(writer)
+            return TurnStream(
+                admitted, outcomes, frames, self._activity, patience_s=PATIENCE_S, beat_s=BEAT_S
+            )
         return await self._answer(request, admitted, writer, writer.completion)
 
     async def infill(self, request: Request) -> Response:
@@ -71,7 +75,7 @@ class CompletionRoute:
         outcomes = turn.outcomes() if last_line_s is None else up_to_a_line(turn, last_line_s)
         with self._activity.answering():
             async with interrupted_when_gone(turn, request.receive):
-                refused = await drained(outcomes, writer)
+                refused = await drained(outcomes, writer, request.scope)
                 return refused or json_response(whole(), headers=admitted.headers)
 
 

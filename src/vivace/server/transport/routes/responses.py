@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Scope
 
 from vivace.errors import RequestRefused
 from vivace.protocol.shapes.events import AnyEvent, ResponseFailed, Terminal
@@ -58,7 +59,7 @@ class ResponsesRoute:
             return FrameStream(frames, self._activity, lambda: leave(turn), headers)
         with self._activity.answering():
             async with interrupted_when_gone(turn, request.receive):
-                return await _drained(self._service, turn, headers)
+                return await _drained(self._service, turn, headers, request.scope)
 
     async def retrieve(self, request: Request) -> Response:
         """Answer with the response, or with its events after `starting_after` if `stream=true`."""
@@ -142,7 +143,7 @@ class ResponsesRoute:
         return record
 
 
-async def _drained(service: TurnService, turn: Turn, headers: Mapping[str, str]) -> Response:
+async def _drained(service: TurnService, turn: Turn, headers: Mapping[str, str], scope: Scope) -> Response:
     """Return the whole answer at once: the response of the terminal event."""
     last: AnyEvent | None = None
     async for event in response_events(service, turn):
@@ -151,7 +152,7 @@ async def _drained(service: TurnService, turn: Turn, headers: Mapping[str, str])
     if isinstance(last, ResponseFailed):
         assert last.response.error is not None
         code, message = last.response.error.code, last.response.error.message
-        return error_response(RequestRefused(message, code=code, status=FAILED_STATUS.get(code, 500)))
+        return error_response(RequestRefused(message, code=code, status=FAILED_STATUS.get(code, 500)), scope)
     return json_response(last.response, headers=headers)
 
 

@@ -36,7 +36,7 @@ def body(question: UpstreamRequest) -> bytes:
         "tool_choice": _choice(toolbox),
         "parallel_tool_calls": question.is_parallel,
         "response_format": _format(question),
-        "reasoning_effort": request.effort,
+        "reasoning_effort": request.asked_effort,
     }
     if is_openai:  # hints, which a strict server of someone else's would refuse
         fields |= {

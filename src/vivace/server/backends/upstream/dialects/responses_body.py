@@ -96,5 +96,5 @@ def _text(question: UpstreamRequest) -> dict[str, Any] | None:
 
 def _reasoning(question: UpstreamRequest) -> dict[str, Any] | None:
     given = question.request.reasoning
-    wanted = {"effort": given.effort, "summary": given.summary} if given else {}
+    wanted = {"effort": question.request.asked_effort, "summary": given.summary} if given else {}
     return {name: value for name, value in wanted.items() if value is not None} or None

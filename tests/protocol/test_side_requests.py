@@ -1,4 +1,4 @@
-"""What the Codex CLI says of its requests."""
+"""Requests that clients send beside a turn: which give way to it, and which do not."""
 
 import json
 from typing import Any
@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vivace.protocol.codex import TURN, is_title
 from vivace.protocol.shapes.parsing import parse_create
+from vivace.protocol.side_requests import TURN, is_side_request
 
 # As Codex CLI 0.166.0 sends them, without the ids.
 USERS = {"request_kind": "turn", "thread_source": "user", "turn_trigger": "user", "window_number": 0}
@@ -53,4 +53,37 @@ def test_what_is_not_understood_is_passed_over(said: Any) -> None:
 @given(st.dictionaries(st.text() | st.just(TURN), st.text() | st.integers() | st.none() | st.binary()))
 def test_no_metadata_is_a_mistake_of_ours(metadata: dict[str, Any]) -> None:
     """Whatever clients put there."""
-    assert not is_title(metadata)
+    assert not is_side_request(metadata, "", None, has_tools=False)
+
+
+def tier(**body: Any) -> str:
+    return parse_create(json.dumps({"input": "hi"} | body)).tier
+
+
+def form(*names: str) -> Any:
+    schema = {"type": "object", "properties": {name: {"type": "string"} for name in names}}
+    return {"format": {"type": "json_schema", "name": "x", "schema": schema}}
+
+
+def test_claude_codes_title_gives_way() -> None:
+    """A schema for a title and no tools. With tools, or more to say, somebody waits."""
+    tool = {"type": "function", "name": "look"}
+    assert tier(text=form("title"), tools=[]) == "background"
+    assert tier(text=form("title"), tools=[tool]) == "realtime"
+    assert tier(text=form("title", "body")) == "realtime"
+    assert tier(text=form()) == "realtime"
+
+
+@pytest.mark.parametrize(
+    "system",
+    [
+        "You are a title generator. You output a title.",
+        "\nYou are now acting as the managed memory extraction subagent for something.",
+    ],
+)
+def test_other_clients_side_requests_give_way(system: str) -> None:
+    """opencode's and Qwen Code's are known by their system text, wherever it stands."""
+    assert tier(instructions=system) == "background"
+    said = [{"role": "system", "content": system}, {"role": "user", "content": "hi"}]
+    assert tier(input=said) == "background"
+    assert tier(input=system) == "realtime"  # the user's own words

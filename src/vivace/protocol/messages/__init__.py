@@ -1,0 +1,1 @@
+"""The Messages API, in the shapes of Anthropic, on top of the Responses API."""

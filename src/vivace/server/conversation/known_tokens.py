@@ -1,0 +1,79 @@
+"""A history that a client sends again, in the tokens in which it was written.
+
+A model, above all one held by a grammar, does not always write a text in the tokens that a tokenizer would
+make of it. A client that sends its whole history sends text: tokenized anew it would differ from the log in
+the middle of an answer, and everything behind that would be read again. So where a prompt and a log say the
+same bytes in other tokens, the log's are taken. Control tokens are never taken for text, nor text for them.
+
+Owns finding those places. Does not own which logs may be looked at.
+"""
+
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+
+from vivace.server.conversation.token_log import TokenLog
+
+STRETCH_TOKENS = 64  # the longest piece of text in other tokens
+TOKEN_BYTES = 4
+FIRST_COMPARED = 64 * TOKEN_BYTES  # at once; then twice as many, and so on
+
+BytesOf = Callable[[int], bytes]  # of a token; b"" for one that is no text
+
+
+def in_known_tokens(prompt: Sequence[int], logs: Iterable[TokenLog], bytes_of: BytesOf) -> list[int]:
+    """Return the prompt in the tokens of the log that has most of it."""
+    mine = array("i", prompt)
+    most = 0
+    known = array("i")
+    for log in logs:
+        theirs = log.copy()
+        length, length_there = _matched(mine, theirs, bytes_of)
+        if length > most:
+            most, known = length, theirs[:length_there]
+    return [*known, *mine[most:]]
+
+
+def _matched(mine: "array[int]", theirs: "array[int]", bytes_of: BytesOf) -> tuple[int, int]:
+    """Return how many tokens of each say the same from the beginning."""
+    raw, raw_there = mine.tobytes(), theirs.tobytes()  # compared as memory, not number by number
+    at = at_there = 0
+    while True:
+        same = _shared(raw, at * TOKEN_BYTES, raw_there, at_there * TOKEN_BYTES) // TOKEN_BYTES
+        at, at_there = at + same, at_there + same
+        ahead, ahead_there = at + STRETCH_TOKENS, at_there + STRETCH_TOKENS
+        stretch = _same_text(mine[at:ahead], theirs[at_there:ahead_there], bytes_of)
+        if stretch is None:
+            return at, at_there
+        at, at_there = at + stretch[0], at_there + stretch[1]
+
+
+def _shared(mine: bytes, at: int, theirs: bytes, at_there: int) -> int:
+    """Return how many bytes are the same from there on, or a few less."""
+    count, step = 0, FIRST_COMPARED
+    while step >= TOKEN_BYTES:
+        one, other = mine[at + count : at + count + step], theirs[at_there + count : at_there + count + step]
+        if len(one) == len(other) == step and one == other:
+            count += step
+            step *= 2
+        else:
+            step //= 2
+    return count
+
+
+def _same_text(mine: Sequence[int], theirs: Sequence[int], bytes_of: BytesOf) -> tuple[int, int] | None:
+    """Return after how many tokens of each both have said the same bytes; None if they do not."""
+    text = text_there = b""
+    count = count_there = 0
+    while not text or text != text_there:
+        is_mine = len(text) <= len(text_there)
+        tokens, index = (mine, count) if is_mine else (theirs, count_there)
+        piece = bytes_of(tokens[index]) if index < len(tokens) else b""
+        if not piece:
+            return None
+        if is_mine:
+            text, count = text + piece, count + 1
+        else:
+            text_there, count_there = text_there + piece, count_there + 1
+        if not text.startswith(text_there) and not text_there.startswith(text):
+            return None
+    return count, count_there
