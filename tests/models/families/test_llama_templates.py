@@ -8,7 +8,7 @@ import datetime
 import json
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import jinja2
 import msgspec
@@ -55,7 +55,7 @@ RICH = {
 
 
 class _Generation(Extension):
-    tags = {"generation"}
+    tags: ClassVar[set[str]] = {"generation"}
 
     def parse(self, parser: Any) -> list[nodes.Node]:
         next(parser.stream)

@@ -8,7 +8,6 @@ import contextlib
 import copy
 import hashlib
 from collections.abc import Mapping, Sequence
-from os.path import commonprefix
 from typing import Any
 
 from vivace.models.families.template import probes
@@ -30,6 +29,7 @@ KEEPS = {
 MOST_KEPT, MOST_KEPT_CHARS = 512, 4096  # renderings, and what they are of
 THOUGHT_KEYS = ("reasoning_content", "reasoning", "thinking", "thought")
 Values = Mapping[str, Any]
+NOTHING: Values = {}
 
 
 class Frames:
@@ -52,11 +52,16 @@ class Frames:
     # ---- asking ----------------------------------------------------------------------------------
 
     def render(
-        self, chats: Sequence[Chat], tools: Sequence[Any] = (), *, asks: bool = False, values: Values = {}
+        self,
+        chats: Sequence[Chat],
+        tools: Sequence[Any] = (),
+        *,
+        asks: bool = False,
+        values: Values = NOTHING,
     ) -> str:
         key = repr((chats, tools, asks, values))
         if (text := self._rendered.get(key)) is None:
-            given = {"tools": list(tools)} if tools else self.no_tools
+            given = dict[str, Any]({"tools": list(tools)} if tools else self.no_tools)
             text = self.template.render(
                 messages=copy.deepcopy(list(chats)),
                 add_generation_prompt=asks,
@@ -77,13 +82,12 @@ class Frames:
                 return given
         return {}
 
-    def behind(self, kind: str, chats: Sequence[Chat], values: Values = {}, *, asks: bool = False) -> str:
+    def behind(self, kind: str, chats: Sequence[Chat], values: Values = NOTHING) -> str:
         """Return what these messages add behind a closed message of that kind."""
         context, last, close = self._contexts[kind]
-        text = self.render([*context, *chats], asks=asks, values=values)
-        return _behind(text, last, close)
+        return _behind(self.render([*context, *chats], values=values), last, close)
 
-    def head(self, system: Chat | None, tools: Sequence[Any], values: Values = {}) -> str:
+    def head(self, system: Chat | None, tools: Sequence[Any], values: Values = NOTHING) -> str:
         """Return the beginning of a log: up to the first user's message, or its text if it `awaits` it."""
         first = [system] if system else []
         text = self.render([*first, said("user", probes.ASKED)], tools, values=values)
@@ -109,7 +113,7 @@ class Frames:
         if last and between.startswith(last):
             self.answer_close, self.user_open = last, between.removeprefix(last)
         else:
-            size = len(commonprefix([first[::-1], between[::-1]]))
+            size = len(shared(first[::-1], between[::-1]))
             size -= size and len(self._half_marker(between, len(between) - size))
             self.answer_close, self.user_open = between[: len(between) - size], between[len(between) - size :]
         self.last_close = last
@@ -126,7 +130,7 @@ class Frames:
 
     def _common(self, one: str, other: str) -> str:
         """Return what both begin with, in whole markers."""
-        found = commonprefix([one, other])
+        found = shared(one, other)
         halves = [self._half_before(text, len(found)) for text in (one, other)]
         return found[: len(found) - max(map(len, halves))]
 
@@ -265,12 +269,13 @@ class Frames:
             raise TemplateError("it moves a message")
         if self.call_close:
             _, found, added = parts[-1].partition(self.call_close)
+            if found:
+                return added
         else:
             tail = self.render(chats, values=values).rpartition(probes.VALUE)[2]
-            found, added = parts[-1].startswith(tail), parts[-1].removeprefix(tail)
-        if not found:
-            raise TemplateError("it moves a message")
-        return added
+            if parts[-1].startswith(tail):
+                return parts[-1].removeprefix(tail)
+        raise TemplateError("it moves a message")
 
     def answer(self, kind: str, chat: Chat, names: Sequence[tuple[str, str]], values: Values) -> str:
         """Return a whole answer behind a message of that kind, without its end, as it stands later on."""
@@ -347,6 +352,13 @@ class Frames:
             self.begun = self._common(self.begun, opening)
         if self.thought_key:
             self.think_begin = self._before_thought.removeprefix(self.begun)
+
+
+def shared(one: str, other: str) -> str:
+    """Return what both texts begin with."""
+    pairs = zip(one, other, strict=False)
+    size = next((at for at, (left, right) in enumerate(pairs) if left != right), min(len(one), len(other)))
+    return one[:size]
 
 
 def _behind(text: str, last: str, close: str) -> str:

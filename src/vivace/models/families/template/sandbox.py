@@ -10,7 +10,7 @@ import json
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sized
-from typing import Any
+from typing import Any, ClassVar
 
 import jinja2
 from jinja2 import meta, nodes
@@ -95,7 +95,7 @@ class _Generator(CodeGenerator):
 class _Generation(Extension):
     """`{% generation %}` marks what training learns from; here its content is written as it is."""
 
-    tags = {"generation"}
+    tags: ClassVar[set[str]] = {"generation"}
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
         next(parser.stream)
@@ -141,7 +141,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     # ---- what is charged ---------------------------------------------------------------------------
 
-    def call(self, context: Any, obj: Any, /, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+    def call(self, context: Any, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
         owner, name = getattr(obj, "__self__", None), getattr(obj, "__name__", "")
         self.budget.charge(len(owner) if isinstance(owner, str) else 0)
         if isinstance(owner, str):
@@ -178,6 +178,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         if name in "*+-" and any(isinstance(n, int) and n.bit_length() > MOST_BITS for n in (left, right)):
             raise TemplateError("it computes with too large numbers")
         self.budget.charge()
+        del context
         return self.binop_table[name](left, right)
 
     def joined(self, parts: Iterable[Any]) -> str:
@@ -201,7 +202,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             found = [self.getitem(item, attribute) for item in found]
         texts = [str(item) for item in found]
         self.budget.charge(len(by) * len(texts) + sum(map(len, texts)))
-        return by.join(texts)
+        return str(by).join(texts)
 
 
 class Template:

@@ -18,7 +18,8 @@ def markers_of(vocabulary: Vocabulary, texts: Iterable[str]) -> Markers:
     """Return the vocabulary's markers that a template writes, which is seen in these texts."""
     whole = "\n".join(texts)
     names = (name for name in vocabulary.markers if not name.isspace() and name in whole)
-    return Markers({*names, vocabulary.bos, vocabulary.eos})
+    ends = {vocabulary.bos, vocabulary.eos} & vocabulary.markers.keys()
+    return Markers({*names, *ends})
 
 
 class Tokens:
