@@ -75,7 +75,8 @@ def test_no_text_becomes_a_token_of_the_template(texts: list[str]) -> None:
         call = Call(texts[0], json.dumps({texts[2]: texts[3]}), texts[4])
         entries: list[Entry] = [
             Message("system", texts[5]), Message("user", texts[6]), Thought(texts[7]),
-            Message("assistant", texts[1]), call, Output(texts[2], texts[4], texts[0]), Message("user", texts[3]),
+            Message("assistant", texts[1]), call,
+            Output(texts[2], texts[4], texts[0]), Message("user", texts[3]),
         ]  # fmt: skip
         return FAMILY.render(entries, tools=[tool])
 

@@ -61,8 +61,8 @@ def test_what_is_no_template_is_said(source: str) -> None:
         ("{{ {'ä': '<&>'}|tojson }}", '{"ä": "<&>"}'),
         ("{{ [1, 2]|tojson(indent=2) }}", "[\n  1,\n  2\n]"),
         (
-            "{% for i in 'abc' %}{% if i == 'b' %}{% continue %}{% endif %}{{ i }}{{ loop.last }}{% endfor %}",
-            "aFalsecTrue",
+            "{% for i in 'abc' %}{% if i == 'b' %}{% break %}{% endif %}{{ i }}{{ loop.last }}{% endfor %}",
+            "aFalse",
         ),
         ("{% generation %}said{% endgeneration %}", "said"),
         ("{{ strftime_now('%d %b %Y') }}", "02 Jan 2026"),

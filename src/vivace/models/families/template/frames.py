@@ -76,7 +76,8 @@ class Frames:
     def _without_tools(self) -> dict[str, Any]:
         """Return how the template is told that there are no tools: some do not know `None`."""
         chats = [said("user", probes.ASKED)]
-        for given in ({"tools": None}, {"tools": []}):
+        ways: tuple[dict[str, Any], ...] = ({"tools": None}, {"tools": []})
+        for given in ways:
             with contextlib.suppress(TemplateError):
                 self.template.render(messages=chats, **given, **self.always)
                 return given
@@ -104,6 +105,8 @@ class Frames:
         _, _, begun = _parted(self.render([asked], asks=True), probes.ASKED)
         self.user_close = once if begun.startswith(once) else self._common(once, begun)
         self._trailer = once.removeprefix(self.user_close)
+        if once == begun:
+            self._refuse_always_begun(asked, answered, once)
         text = self.render([asked, answered, said("user", probes.ASKED_MORE)])
         parts = _parts(text, probes.ASKED, probes.ANSWERED, probes.ASKED_MORE)
         if not parts[1].startswith(self.user_close) or parts[3] != self.user_close:
@@ -127,6 +130,12 @@ class Frames:
             raise TemplateError("it frames messages by plain text, which a user could write, too")
         if not self.markers.split(self.user_open)[1:] and not self.markers.split(self.answer_close)[1:]:
             raise TemplateError("it frames messages by plain text, which a user could write, too")
+
+    def _refuse_always_begun(self, asked: Chat, answered: Chat, once: str) -> None:
+        """Refuse a template that begins an answer where none is asked for: it leaves no place for one."""
+        between = _parts(self.render([asked, answered]), probes.ASKED, probes.ANSWERED)[1]
+        if not between.startswith(once):
+            raise TemplateError("it begins an answer even where none is asked for")
 
     def _common(self, one: str, other: str) -> str:
         """Return what both begin with, in whole markers."""

@@ -10,7 +10,7 @@ import json
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sized
-from typing import Any, ClassVar
+from typing import Any
 
 import jinja2
 from jinja2 import meta, nodes
@@ -95,7 +95,7 @@ class _Generator(CodeGenerator):
 class _Generation(Extension):
     """`{% generation %}` marks what training learns from; here its content is written as it is."""
 
-    tags: ClassVar[set[str]] = {"generation"}
+    tags = {"generation"}  # noqa: RUF012  as Jinja2 has it
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
         next(parser.stream)
