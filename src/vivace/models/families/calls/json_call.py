@@ -46,7 +46,7 @@ class JsonCall(PartialCall):
                 self._end_object()
             elif self._object.is_wrong:
                 self._give_up()
-        elif self._object.is_doubled:
+        if self.has_ended and self._object.is_doubled and not self.is_over:
             at = self._close_twice(text, at)
         self._raw.append(text[start:at])
         return at

@@ -56,15 +56,14 @@ class NamedCall(JsonCall):
 
     def _read_name(self, text: str, at: int) -> int:
         mark = self._heading.mark
-        end = text.find(mark, at)
-        if end < 0:
-            end = len(text) - begun(text, at, (mark,))
-            self._head += text[at:end]
-            self.is_wrong = len(self._head) > MAX_NAME
-            return end
-        self._head += text[at:end]
-        name = self._heading.tool_name(self._head) if len(self._head) <= MAX_NAME else ""
-        self._tool = self._tools.get(name)
+        found = text.find(mark, at)
+        last = at + MAX_NAME - len(self._head)  # where the mark must begin
+        end = found if found >= 0 else len(text) - begun(text, at, (mark,))
+        self.is_wrong = end > last
+        self._head += text[at : min(end, last)]
+        if self.is_wrong or found < 0:
+            return min(end, last)
+        self._tool = self._tools.get(self._heading.tool_name(self._head))
         if self._tool is None:
             self.is_wrong = True
         else:

@@ -118,7 +118,7 @@ class PythonCall(PartialCall):
         """Read a word and the mark behind it."""
         found = _WORD.match(text, at)
         end = past_space(text, found.end()) if found else at
-        if found and end < len(text) and text[end] == mark:
+        if found and end < len(text) and end - at < MAX_NAME and text[end] == mark:
             step(found.group())
             return end + 1
         self.is_wrong = not found or end < len(text) or end - at >= MAX_NAME

@@ -304,7 +304,10 @@ class TextParser:
         if call.is_wrong:
             self._call, self._state = None, self._text
             text = "".join(self._led) + call.raw() + held
-            text = next((text[len(mark) :] for mark in self._style.dropped if text.startswith(mark)), text)
+            words = text.lstrip()
+            if mark := next((mark for mark in self._style.dropped if words == mark), ""):
+                self._gap = [text.removesuffix(mark)]
+                return
             if call.has_begun:
                 self._parts.append(CallError(text))
                 self._has_said = self._has_called = True

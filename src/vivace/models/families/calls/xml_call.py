@@ -175,13 +175,14 @@ class XmlCall(PartialCall):
 
     def _read_head(self, text: str, at: int, ends: tuple[str, ...]) -> tuple[int, str | None]:
         """Read what stands before one of the ends; None if that is not whole."""
+        last = at + MAX_NAME - sum(map(len, self._name))  # where the end must begin
         found = _any_of(ends).search(text, at)
         end = found.start() if found else len(text) - begun(text, at, ends)
-        self._name.append(text[at:end])
-        if not found:
-            self.is_wrong = sum(map(len, self._name)) > MAX_NAME
+        self.is_wrong = end > last
+        self._name.append(text[at : min(end, last)])
+        if self.is_wrong or not found:
             self._waits = end < len(text)
-            return end, None
+            return min(end, last), None
         head, self._name = "".join(self._name), []
         return end if found.group() in self._behind else found.end(), head
 
