@@ -15,9 +15,10 @@ from vivace.models.families.choose import known
 HEAD = """\
 # Chat templates
 
-Vivace talks to a model in the words of the chat template inside its file. Each template of llama.cpp's collection is tried on
-conversations of every kind: turns, instructions, tools, calls, results, reasoning. Written message by message, the text must be the
-template's own. A template that cannot be held so is refused, before the download. Made by `python tools/chat_templates.py`.
+Vivace talks to a model in the words of the chat template inside its file. Each template of llama.cpp's
+collection is tried on conversations of every kind: turns, instructions, tools, calls, results, reasoning.
+Written message by message, the text must be the template's own. A template that cannot be held so is not
+spoken, and its models are not downloaded. Made by `python tools/chat_templates.py`.
 
 | template | result |
 |---|---|

@@ -131,7 +131,9 @@ def test_a_template_is_held_or_refused_in_a_sentence(name: str) -> None:
     told = known(llama_templates.source(name))
     assert bool(told.refusal) == (name in REFUSED)
     shown = [line for line in TABLE.splitlines() if line.startswith(f"| {name} | ")]
-    assert shown == table({name: llama_templates.source(name)}).splitlines()[-1:], "made by tools/chat_templates.py"
+    assert shown == table({name: llama_templates.source(name)}).splitlines()[-1:], (
+        "made by tools/chat_templates.py"
+    )
     assert all(note.endswith(".") for note in (*told.notes, *filter(None, [told.refusal])))
 
 

@@ -241,7 +241,7 @@ def test_an_unknown_chat_format_is_refused_before_the_download(settings: Setting
     """The header of the file says it; not a byte more is asked for."""
     content = gguf(architecture="gemma", template="<start_of_turn>{{ x }}", padding=3_000_000)
     hub.add("someone/gemma", {"gemma-Q4_K_M.gguf": content})
-    with pytest.raises(UsageError, match="chat format of .* cannot be spoken: it leaves out a message"):
+    with pytest.raises(UsageError, match=r"chat format of .* cannot be spoken: it leaves out a message"):
         ensure(settings, "hf:someone/gemma", Silent())
     assert len(hub.store.asked) == 1
     assert not (settings.models_dir / "hf").exists()
