@@ -192,9 +192,9 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return text
 
     def _replaced(self, text: Any, old: Any, new: Any, count: int = -1) -> str:
-        text, old, new = str(text), str(old), str(new)
-        self._check_replaced(text, (old, new))
-        return text.replace(old, new, -1 if count is None else count)
+        whole, gone, put = str(text), str(old), str(new)
+        self._check_replaced(whole, (gone, put))
+        return whole.replace(gone, put, -1 if count is None else count)
 
     def _list_joined(self, items: Any, by: str = "", attribute: str | None = None) -> str:
         found = list(_charged(items, self.budget, 0))

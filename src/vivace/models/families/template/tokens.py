@@ -1,6 +1,6 @@
 """A template's text as tokens: markers by name, everything else as plain text.
 
-Owns how llama.cpp would cut the same text (`parse_special`): white space that a marker takes with it, the
+Owns how llama.cpp would cut the same text with its special tokens parsed: white space that a marker takes with it, the
 space that some vocabularies put before text. Text of users is not encoded as a marker, not even where it
 meets the template's.
 """
