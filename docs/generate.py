@@ -122,6 +122,40 @@ def _errors() -> list[Any]:
     return sorted(own, key=lambda each: (each.exit_code, each.code))
 
 
+def machines() -> str:
+    """Return what is recommended for machines of every size."""
+    from vivace.config import Settings
+    from vivace.engine.tuning.recommend import recommend, usual_machines
+
+    context_tokens = Settings(cache_dir=Path(), state_dir=Path()).context_tokens
+    rows = []
+    for name, machine in usual_machines():
+        picks = [f"`{pick.model.name}` ({pick.fit.speed})" for pick in recommend(machine, context_tokens)]
+        bandwidth = machine.gpu_bytes_per_second or machine.bytes_per_second
+        rows.append([name, f"{bandwidth / 1e9:,.0f} GB/s", picks[0], ", ".join(picks[1:])])
+    return table(["machine", "bandwidth", "best", "also"], rows)
+
+
+def recommended_models() -> str:
+    from vivace.models.hub.curated import CURATED
+
+    memory = {"exact": "anywhere", "bounded": "a window", "checkpoints": "saved points"}
+    rows = [
+        [
+            f"`{model.name}`",
+            f"[{model.hub.repo}](https://huggingface.co/{model.hub.repo}), {model.hub.wanted}",
+            f"{model.size_bytes / 1e9:.1f} GB",
+            f"{model.context_tokens:,}",
+            model.licence,
+            memory[model.memory],
+            "yes" if model.has_mtp else "",
+            model.purpose,
+        ]
+        for model in CURATED
+    ]
+    return table(["name", "files", "size", "context", "licence", "goes back", "MTP", "for"], rows)
+
+
 def frames(union: str) -> str:
     """Return the frames of one direction, in the order of the union that lists them."""
     from vivace.engine.wire import frames as module
@@ -333,6 +367,8 @@ REGIONS: dict[str, Callable[[], str]] = {
     "settings": settings,
     "commands": commands,
     "exit codes": exit_codes,
+    "machines": machines,
+    "recommended models": recommended_models,
     "error codes": error_codes,
     "frames to the engine": lambda: frames("ToEngine"),
     "frames from the engine": lambda: frames("FromEngine"),

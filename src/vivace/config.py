@@ -9,7 +9,7 @@ import re
 import socket
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -169,6 +169,28 @@ def hub_token(environ: dict[str, str] | None = None) -> str:
     """Return the user's token for the model hub, or "". It is no setting, so that nothing can print it."""
     env = os.environ if environ is None else environ
     return env.get("HF_TOKEN", "").strip()
+
+
+class ForeignFolders(NamedTuple):
+    """Where other programs keep model files, whether or not they are there."""
+
+    hub: Path
+    lm_studio: tuple[Path, ...]
+    ollama: tuple[Path, ...]
+
+
+def foreign_folders(environ: dict[str, str] | None = None) -> ForeignFolders:
+    """Return the folders by the variables that those programs read themselves."""
+    env = os.environ if environ is None else environ
+    home = Path(env.get("HOME") or Path.home())
+    cache = Path(env.get("XDG_CACHE_HOME") or home / ".cache")
+    hub_home = Path(env.get("HF_HOME") or cache / "huggingface")
+    usual = (home / ".ollama/models", Path("/usr/share/ollama/.ollama/models"))  # the second: its service's
+    return ForeignFolders(
+        hub=Path(env.get("HF_HUB_CACHE") or hub_home / "hub"),
+        lm_studio=(home / ".lmstudio/models", home / ".cache/lm-studio/models"),
+        ollama=(Path(env["OLLAMA_MODELS"]),) if env.get("OLLAMA_MODELS") else usual,
+    )
 
 
 def _base(env: dict[str, str], variable: str, fallback: str) -> Path:

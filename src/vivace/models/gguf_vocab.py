@@ -5,6 +5,8 @@ Owns loading a GGUF file and asking its vocabulary. Does not own contexts, KV or
 
 import ctypes
 import functools
+import struct
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -69,6 +71,31 @@ def load_model(
             "Remove it with `vivace models rm NAME` and pull it again, or check that it is a GGUF file.",
         )
     return model
+
+
+def state_of(architecture: str) -> bool | None:
+    """Return whether models of this architecture keep a state besides attention; None: llama.cpp knows none.
+
+    The library has no list to ask, but refuses to load a file of an architecture that it does not know. So it
+    is given a header of two fields, without vocabulary and weights.
+    """
+    fields = {"general.architecture": architecture, "tokenizer.ggml.model": "no_vocab"}
+    texts = [text.encode() for field in fields.items() for text in field]
+    packed = [struct.pack("<Q", len(text)) + text for text in texts]
+    header = struct.pack("<4sIQQ", b"GGUF", 3, 0, len(fields))
+    for name, value in zip(packed[::2], packed[1::2], strict=True):
+        header += name + struct.pack("<I", 8) + value
+    with tempfile.NamedTemporaryFile(suffix=".gguf") as file:
+        file.write(header)
+        file.flush()
+        try:
+            model = load_model(Path(file.name), vocab_only=True)
+        except StartError:
+            return None
+        try:
+            return bool(lc.llama_model_is_recurrent(model) or lc.llama_model_is_hybrid(model))
+        finally:
+            lc.llama_model_free(model)
 
 
 def tokenize(vocab: ctypes.c_void_p, text: bytes, *, special: bool) -> list[int]:

@@ -1,10 +1,11 @@
 """Where model files are, whether one is present, and its removal.
 
 Owns the models folder's layout: `FILE` is always complete and checked; `FILE.part` is what a pull has so far,
-always a true beginning of `FILE`; `.FILE.lock` is held while someone changes either. What comes from a
-repository of the hub that the catalog does not know is in `hf/OWNER/REPO` (`hub.records`). And that of the
-tuned folder, where `STEM.FINGERPRINT.*` was made from the file of that stem; `.STEM.lock` is held meanwhile.
-Does not fetch (`download`) and does not tune (`engine.tuning`).
+always a true beginning of `FILE`; a `FILE` that is a link is another program's (`adopting`); `.FILE.lock` is
+held while someone changes either. What comes from a repository of the hub that the catalog does not know is
+in `hf/OWNER/REPO` (`hub.records`). And that of the tuned folder, where `STEM.FINGERPRINT.*` was made from the
+file of that stem; `.STEM.lock` is held meanwhile. Does not fetch (`download`) and does not tune
+(`engine.tuning`).
 """
 
 import difflib
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from vivace.config import Settings
 from vivace.errors import ModelUnavailable, UsageError
+from vivace.models import adopting
 from vivace.models.catalog import CATALOG, ModelCard, ModelFile, pinned
 from vivace.models.hub import records
 from vivace.models.hub.curated import CURATED, curated
@@ -77,9 +79,10 @@ def find_card(settings: Settings, name: str) -> ModelCard | None:
         return model
     if is_hub_name(name):
         read_name(name)  # or raise
-    elif not curated(name):
+    found = records.find(settings, full_name(settings, name))  # also one that was recommended once
+    if not found and not is_hub_name(name) and not curated(name):
         raise _no_such_model(name)
-    return records.find(settings, full_name(settings, name))
+    return found
 
 
 def weights_bytes(settings: Settings, name: str) -> int | None:
@@ -135,7 +138,10 @@ def _no_such_model(name: str) -> UsageError:
 
 
 def remove(settings: Settings, model: ModelCard) -> int:
-    """Delete the model's file, partial downloads and tuned files. Return the bytes freed."""
+    """Delete the model's file, partial downloads and tuned files. Return the bytes freed.
+
+    Of a file that belongs to another program only our link goes.
+    """
     freed_bytes = 0
     with locked(settings, model) as free, _held(open_tuning_lock(settings, Path(model.file).stem)) as untuned:
         if not free or not untuned:
@@ -145,7 +151,9 @@ def remove(settings: Settings, model: ModelCard) -> int:
             path for file in model.files for path in (file_path(settings, file), part_path(settings, file))
         )
         for path in (*ours, *tuned_files(settings, model)):
-            if path.exists():
+            if path.is_symlink():
+                adopting.unlink(path)
+            elif path.exists():
                 freed_bytes += path.stat().st_size
                 path.unlink()
         records.forget(settings, model)
@@ -168,10 +176,24 @@ def is_complete(settings: Settings, model: ModelCard) -> bool:
 
 
 def has_file(settings: Settings, file: ModelFile) -> bool:
+    path = file_path(settings, file)
     try:
-        return file_path(settings, file).stat().st_size == file.size_bytes
-    except (FileNotFoundError, NotADirectoryError):
+        stat = path.stat()
+    except OSError:
         return False
+    return stat.st_size == file.size_bytes and adopting.is_unchanged(path, stat)
+
+
+def owner_of(settings: Settings, model: ModelCard) -> str:
+    """Return the program that the model's file belongs to; "": it is our own."""
+    return adopting.owner_of(card_path(settings, model))
+
+
+def check_adopted(settings: Settings, name: str) -> None:
+    """Raise ModelUnavailable if the model was adopted and its file is not what it was."""
+    if not _is_path(name) and (model := find_card(settings, name)):
+        for file in model.files:
+            adopting.check(file_path(settings, file), model.name)
 
 
 def downloaded_bytes(settings: Settings, model: ModelCard) -> int:

@@ -7,23 +7,49 @@ from vivace.config import Settings
 from vivace.engine.tuning import fit as fit_module
 from vivace.engine.tuning.fit import Machine, fit, read_bandwidth, this_machine
 
+
+class Model(msgspec.Struct, frozen=True):
+    size_bytes: int
+    active_share: float = 1.0
+    kv_token_bytes: int = 0
+
+
 LAPTOP = Machine("", memory_bytes=32 * 10**9, bytes_per_second=40e9, measured_with="")
 
 
 def test_speed_is_bandwidth_by_bytes_read() -> None:
     """A model of 4 GB at 40 GB/s makes 10 tokens a second; of a mixture only what is active counts."""
-    assert fit(LAPTOP, 4 * 10**9, 1.0, 4096).tokens_per_second == pytest.approx(10)
-    assert fit(LAPTOP, 4 * 10**9, 0.1, 4096).tokens_per_second == pytest.approx(100)
+    assert fit(LAPTOP, Model(4 * 10**9), 4096).tokens_per_second == pytest.approx(10)
+    assert fit(LAPTOP, Model(4 * 10**9, 0.1), 4096).tokens_per_second == pytest.approx(100)
 
 
 def test_memory_decides_whether_it_fits() -> None:
     """Weights and KV must fit into the share of memory that models may take, or into the GPU's."""
-    assert fit(LAPTOP, 10 * 10**9, 1.0, 4096).fits
-    large = fit(LAPTOP, 20 * 10**9, 1.0, 4096)
+    assert fit(LAPTOP, Model(10 * 10**9), 4096).fits
+    large = fit(LAPTOP, Model(20 * 10**9), 4096)
     assert not large.fits
     assert large.words == "too large: 22.4 of 19.2 GB"
     with_gpu = msgspec.structs.replace(LAPTOP, gpu_bytes=24 * 10**9)
-    assert fit(with_gpu, 20 * 10**9, 1.0, 4096).words == "fits the GPU"
+    assert fit(with_gpu, Model(20 * 10**9), 4096).words == "fits the GPU"
+
+
+def test_a_gpus_speed_is_estimated_by_its_bandwidth() -> None:
+    """Decoding reaches 60% of it; a mixture's many small kernels take a time of their own."""
+    gpu = msgspec.structs.replace(LAPTOP, gpu_bytes=24 * 10**9, gpu_bytes_per_second=1000e9)
+    assert fit(gpu, Model(6 * 10**9), 4096).words == "about 100 tok/s on the GPU"
+    assert fit(gpu, Model(6 * 10**9, 0.1), 4096).words == "about 200 tok/s on the GPU"
+
+
+def test_what_was_measured_is_said_plainly() -> None:
+    """An estimate is "about"; a measurement takes its place."""
+    assert fit(LAPTOP, Model(4 * 10**9), 4096).words == "about 10 tok/s"
+    assert fit(LAPTOP, Model(4 * 10**9), 4096, measured=7.0).words == "7 tok/s"
+
+
+def test_the_kv_of_a_token_counts_where_it_is_known() -> None:
+    """A hybrid's KV is a fraction of what its size suggests."""
+    guessed, known = (fit(LAPTOP, Model(10 * 10**9, 1.0, each), 16_384) for each in (0, 20_000))
+    assert guessed.needed_bytes - known.needed_bytes > 3 * 10**9
 
 
 def test_the_best_measurement_stays(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

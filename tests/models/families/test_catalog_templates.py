@@ -23,6 +23,7 @@ from vivace.models.families.choose import family_for, template_of
 from vivace.models.store import card_path, is_complete
 from vivace.models.tokenizer import GgufTokenizer
 
+WITH_TEMPLATE = [card for card in CATALOG if not card.template]  # in the file itself
 SECOND: list[Entry] = [Message("user", "And in Rome?"), *talk.CALLING, *talk.OUTPUTS, *talk.ANSWERED]
 CONVERSATIONS: dict[str, list[Entry]] = {
     "one message": BARE,
@@ -78,7 +79,7 @@ def as_messages(entries: list[Entry]) -> list[dict[str, Any]]:
     return messages
 
 
-@pytest.mark.parametrize("card", CATALOG, ids=lambda card: card.name)
+@pytest.mark.parametrize("card", WITH_TEMPLATE, ids=lambda card: card.name)
 @pytest.mark.parametrize("name", CONVERSATIONS)
 @pytest.mark.parametrize("tools", [(), talk.TOOLS], ids=["no tools", "tools"])
 def test_a_model_by_name_gets_the_tokens_of_its_files_template(

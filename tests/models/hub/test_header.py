@@ -47,6 +47,26 @@ def test_how_much_of_a_mixture_is_read_for_a_token() -> None:
     assert header.active_share == pytest.approx(0.4)
 
 
+ATTENTION = {"block_count": 48, "embedding_length": 2048, "attention.head_count": 16}
+
+
+@pytest.mark.parametrize(
+    ("fields", "kv_bytes"),
+    [
+        ({"attention.head_count_kv": 2}, 48 * 2 * (128 + 128) * 2),
+        ({"attention.head_count_kv": 2, "attention.key_length": 256}, 48 * 2 * (256 + 128) * 2),
+        ({"attention.head_count_kv": 2, "full_attention_interval": 4}, 12 * 2 * (128 + 128) * 2),
+        ({"attention.kv_lora_rank": 512, "rope.dimension_count": 64}, 48 * 576 * 2),
+        ({"attention.head_count_kv": [0, 2, 0]}, 0),  # another number for each layer
+        ({}, 0),
+    ],
+)
+def test_how_much_kv_a_token_takes(fields: dict[str, object], kv_bytes: int) -> None:
+    """Grouped heads, layers without attention and latents are counted; what is not simple is left open."""
+    named = {f"qwen2.{name}": value for name, value in (ATTENTION | fields).items()}
+    assert read(gguf(named, padding=0)).kv_token_bytes == kv_bytes
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -83,4 +103,5 @@ def test_a_real_file(smol: Path) -> None:
         )
     assert header.context_tokens == SMOLLM2.context_tokens
     assert header.architecture == "llama"
+    assert header.kv_token_bytes == 30 * 3 * (64 + 64) * 2
     assert "<|im_start|>" in header.template

@@ -241,10 +241,41 @@ def test_an_unknown_chat_format_is_refused_before_the_download(settings: Setting
     """The header of the file says it; not a byte more is asked for."""
     content = gguf(architecture="gemma", template="<start_of_turn>{{ x }}", padding=3_000_000)
     hub.add("someone/gemma", {"gemma-Q4_K_M.gguf": content})
-    with pytest.raises(UsageError, match=r"chat format of .* cannot be spoken: it leaves out a message"):
+    with pytest.raises(
+        UsageError, match=r"chat format of .*gemma.* cannot be spoken: it leaves out a message"
+    ):
         ensure(settings, "hf:someone/gemma", Silent())
     assert len(hub.store.asked) == 1
     assert not (settings.models_dir / "hf").exists()
+
+
+def test_an_architecture_that_llama_cpp_does_not_know_is_refused(settings: Settings, hub: FakeHub) -> None:
+    """The library that is built here is asked, after the header and before the download."""
+    hub.add("someone/new", {"new-Q4_K_M.gguf": gguf(architecture="brandnew", padding=3_000_000)})
+    with pytest.raises(UsageError, match=r"cannot load .* 'brandnew'") as caught:
+        ensure(settings, "hf:someone/new", Silent())
+    assert "Update Vivace" in caught.value.hint
+    assert len(hub.store.asked) == 1
+    assert not (settings.models_dir / "hf").exists()
+
+
+@pytest.mark.parametrize(
+    ("architecture", "fields", "memory"),
+    [
+        ("qwen2", {}, "exact"),
+        ("qwen35", {"qwen35.nextn_predict_layers": 1}, "checkpoints"),
+        ("gpt-oss", {"gpt-oss.attention.sliding_window": 128}, "bounded"),
+    ],
+)
+def test_the_card_says_how_far_the_memory_goes_back(
+    settings: Settings, hub: FakeHub, architecture: str, fields: dict[str, object], memory: str
+) -> None:
+    """Recurrent states are known to llama.cpp; windows and drafting heads stand in the header."""
+    hub.add("someone/m", {"m-Q4_K_M.gguf": gguf(fields, architecture=architecture)})
+    ensure(settings, "hf:someone/m", Silent())
+    [card] = records.cards(settings)
+    assert card.memory == memory
+    assert card.has_mtp == ("nextn" in str(fields))
 
 
 def test_what_is_no_gguf_is_refused_before_the_download(settings: Settings, hub: FakeHub) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from vivace.cli.show.progress import TerminalProgress
 from vivace.config import Settings
+from vivace.models.catalog import STEERING
 from vivace.models.presence import with_model_present
 from vivace.models.store import is_present
 
@@ -35,6 +36,9 @@ def say_what_fits(settings: Settings, card: "ModelCard", *, anyway: bool = False
     found = fit_here(settings, card)
     context = f"{card.context_tokens:,} tokens of context" if card.context_tokens else "context not stated"
     size = f"{card.size_bytes / 1e6:,.0f} MB"
-    print(f"{card.title}: {size}, licence {card.licence}, {context}; here {found.words}.", file=sys.stderr)
+    steering = STEERING[card.memory]
+    told = f"{card.title}: {size}, licence {card.licence}, {context}; {steering}; here {found.words}."
+    for line in (told, *card.notes):
+        print(line, file=sys.stderr)
     if not anyway:
         check_fits(found, card)

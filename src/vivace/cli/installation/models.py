@@ -4,6 +4,7 @@ Owns the words on the screen. Does not fetch or delete: `models.download` and `m
 """
 
 import json
+import shutil
 from typing import TYPE_CHECKING
 
 import click
@@ -12,88 +13,42 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from vivace.config import Settings
-    from vivace.engine.tuning.fit import Fit, Machine
-    from vivace.models.choices import Choice
 
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each model.")
+ALL = click.option("--all", "is_all", is_flag=True, help="Show every model, a line each.")
 
 
 @click.group(invoke_without_command=True)
 @AS_JSON
+@ALL
 @click.pass_context
-def models(context: click.Context, as_json: bool) -> None:
-    """List, download and remove models."""
+def models(context: click.Context, as_json: bool, is_all: bool) -> None:
+    """List, download and remove models: what is here, and what suits this machine."""
     if context.invoked_subcommand is None:
-        _list(as_json=as_json)
+        _list(as_json=as_json, is_all=is_all)
 
 
 @models.command("list")
 @AS_JSON
-def list_models(as_json: bool) -> None:
-    """List the models: size, licence, what this machine can run, and where each one is."""
-    _list(as_json=as_json)
+@ALL
+def list_models(as_json: bool, is_all: bool) -> None:
+    """List what is here and what suits this machine: size, speed, licence, how far it goes back."""
+    _list(as_json=as_json, is_all=is_all)
 
 
-def _list(*, as_json: bool) -> None:
+def _list(*, as_json: bool, is_all: bool) -> None:
+    from vivace.cli.installation.model_list import as_object, listing, show_all, show_short
     from vivace.config import load_settings
-    from vivace.engine.tuning.fit import this_machine
-    from vivace.models.choices import choices
 
     settings = load_settings()
-    machine, loaded = this_machine(settings), _loaded(settings)
+    listed = listing(settings)
     if as_json:
-        for choice in choices(settings):
-            click.echo(json.dumps(_object(settings, machine, choice, loaded)))
-        return
-    rows = [("", "NAME", "SIZE", "LICENCE", "SPEED", "WHERE")]
-    for choice in choices(settings):
-        where = f"{choice.where} (loaded)" if choice.name in loaded else choice.where
-        mark = "*" if settings.model == choice.name else ""
-        runs = _fit(settings, machine, choice).words
-        rows += [(mark, choice.name, _size(choice.size_bytes), choice.licence, runs, where)]
-        rows += _made_rows(settings, choice)
-    widths = [max(len(row[column]) for row in rows) for column in range(5)]
-    for mark, name, size, licence, runs, where in rows:
-        columns = f"{mark:<{widths[0]}} {name:<{widths[1]}}  {size:>{widths[2]}}  {licence:<{widths[3]}}"
-        click.echo(f"{columns}  {runs:<{widths[4]}}  {where}")
-    click.echo(
-        "\n* is the model that is used. Get one with `vivace models pull NAME`; any other GGUF model of "
-        f"the hub is hf:OWNER/REPO.\nSpeeds are worked out {_how(machine)}."
-    )
-
-
-def _loaded(settings: "Settings") -> list[str]:
-    """Return the models that a running server has in memory."""
-    from vivace.client.warm import read_status
-
-    status = read_status(settings)
-    return status.engine.loaded if status else []
-
-
-def _how(machine: "Machine") -> str:
-    if machine.measured_with:
-        return f"from the measured speed of {machine.measured_with}"
-    return f"from measured memory bandwidth, {machine.bytes_per_second / 1e9:.0f} GB/s: no model is faster"
-
-
-def _fit(settings: "Settings", machine: "Machine", choice: "Choice") -> "Fit":
-    from vivace.engine.tuning.fit import fit
-
-    return fit(machine, choice.size_bytes, choice.active_share, settings.context_tokens)
-
-
-def _object(
-    settings: "Settings", machine: "Machine", choice: "Choice", loaded: list[str]
-) -> dict[str, object]:
-    import msgspec
-
-    found = _fit(settings, machine, choice)
-    return msgspec.structs.asdict(choice) | {
-        "fits": found.fits,
-        "needed_bytes": found.needed_bytes,
-        "tokens_per_second": None if found.is_on_gpu else round(found.tokens_per_second, 1),
-        "is_loaded": choice.name in loaded,
-    }
+        for row in listed.rows:
+            click.echo(json.dumps(as_object(settings, row, listed)))
+    elif is_all:
+        show_all(listed)
+    else:
+        show_short(settings, listed, shutil.get_terminal_size().columns)
 
 
 @models.command()
@@ -107,7 +62,7 @@ def pull(name: str, offline: bool, anyway: bool) -> None:
     any GGUF model of the hub. A gated repository needs your token in HF_TOKEN.
     """
     from vivace.config import load_settings
-    from vivace.models.store import card_path, find_card, full_name, is_complete
+    from vivace.models.store import card_path, find_card, full_name, is_complete, owner_of
 
     settings = load_settings().having(offline=offline or None)
     name = full_name(settings, name)
@@ -115,8 +70,25 @@ def pull(name: str, offline: bool, anyway: bool) -> None:
     if card and is_complete(settings, card):
         path = card_path(settings, card)
     else:
+        _say_what_vanished(settings, name)
         name, path = _pulled(settings, name, anyway=anyway)
+        card = find_card(settings, name)
     click.echo(f"{name} is here: {path}")
+    if card and (owner := owner_of(settings, card)):
+        click.echo(f"It is a link to a file of {owner}, which was neither copied nor changed.")
+    if card and card.is_sum_ours:
+        click.echo("The hub could not be asked for its checksum: the one in its card is our own.")
+
+
+def _say_what_vanished(settings: "Settings", name: str) -> None:
+    """Say it if the model was adopted from another program, and its file is not what it was."""
+    from vivace.errors import ModelUnavailable
+    from vivace.models.store import check_adopted
+
+    try:
+        check_adopted(settings, name)
+    except ModelUnavailable as problem:
+        click.echo(problem.message, err=True)
 
 
 def _pulled(settings: "Settings", name: str, *, anyway: bool) -> "tuple[str, Path]":
@@ -124,10 +96,9 @@ def _pulled(settings: "Settings", name: str, *, anyway: bool) -> "tuple[str, Pat
     from vivace.cli.installation.fetching import say_what_fits
     from vivace.cli.show.progress import TerminalProgress
     from vivace.models.catalog import pinned
-    from vivace.models.download import check_may_download, current_card
+    from vivace.models.download import current_card
     from vivace.models.download import pull as download
 
-    check_may_download(settings, name)
     progress = TerminalProgress()
     card = current_card(settings, name, progress)
     if not pinned(name):
@@ -140,24 +111,18 @@ def _pulled(settings: "Settings", name: str, *, anyway: bool) -> "tuple[str, Pat
 def rm(name: str) -> None:
     """Remove a model from this machine."""
     from vivace.config import load_settings
-    from vivace.models.store import find_card, full_name, remove
+    from vivace.models.store import card_path, find_card, full_name, owner_of, remove
 
     settings = load_settings()
     card = find_card(settings, full_name(settings, name))
+    owner = owner_of(settings, card) if card else ""
+    is_link = card is not None and card_path(settings, card).is_symlink()
     freed_bytes = remove(settings, card) if card else 0
-    click.echo(f"Removed {name}: {_size(freed_bytes)} freed." if freed_bytes else f"{name} was not here.")
-
-
-def _made_rows(settings: "Settings", choice: "Choice") -> list[tuple[str, str, str, str, str, str]]:
-    """Return rows for weights that tuning has made from this model. They are removed with it."""
-    from vivace.models.store import find_card, tuned_files
-
-    card = find_card(settings, choice.name)
-    made = [path for path in tuned_files(settings, card) if path.suffix == ".gguf"] if card else []
-    return [
-        ("", f"  {path.suffixes[-2][1:]} made here", _size(path.stat().st_size), "", "", str(path))
-        for path in made
-    ]
+    if is_link:
+        whose = f"The file belongs to {owner}, and stays." if owner else "The file stays where it is."
+        click.echo(f"Removed the link to {name}. {whose}")
+    else:
+        click.echo(f"Removed {name}: {_size(freed_bytes)} freed." if freed_bytes else f"{name} was not here.")
 
 
 def _size(size_bytes: int) -> str:

@@ -123,11 +123,13 @@ def needed_bytes(path: str, context_tokens: int) -> int:
     return weights_with_kv_bytes(sum(file.stat().st_size for file in files if file.is_file()), context_tokens)
 
 
-def weights_with_kv_bytes(weights_bytes: int, context_tokens: int) -> int:
-    """Return about how much memory an engine with weights of this size takes."""
-    return (
-        weights_bytes + context_tokens * max(MIN_KV_BYTES, weights_bytes // TOKENS_PER_FILE) + PROCESS_BYTES
-    )
+def weights_with_kv_bytes(weights_bytes: int, context_tokens: int, kv_token_bytes: int = 0) -> int:
+    """Return about how much memory an engine with weights of this size takes, with its KV.
+
+    `kv_token_bytes`: of KV for one token; 0: guessed by the weights.
+    """
+    kv_token_bytes = kv_token_bytes or max(MIN_KV_BYTES, weights_bytes // TOKENS_PER_FILE)
+    return weights_bytes + context_tokens * kv_token_bytes + PROCESS_BYTES
 
 
 def fits_beside(path: str, loaded: Sequence[str], context_tokens: int, limit_bytes: int) -> bool:

@@ -71,7 +71,7 @@ class Known(msgspec.Struct, frozen=True):
 def family_for(tokenizer: Tokenizer, model_name: str, template: str = "") -> Family:
     """Return the family of a model. `template` (or an architecture) is read from the file if not given."""
     kind = "" if template else _named(model_name)
-    told = "" if kind else template or template_of(Path(model_name).expanduser())
+    told = "" if kind else template or _template_for(model_name)
     try:
         if not kind and is_template(told):
             return _of_template(tokenizer, told)
@@ -94,7 +94,13 @@ def _named(model_name: str) -> str:
         has_script = Path(model_name.removeprefix(SCRIPTED)).is_file()
         return str(script_of(model_name).get("family", "chatml")) if has_script else "chatml"
     card = pinned(model_name)
-    return card.family if card else ""
+    return card.family if card and not card.template else ""
+
+
+def _template_for(model_name: str) -> str:
+    """Return the chat template of a model's card or file, or the file's architecture."""
+    card = pinned(model_name)
+    return card.template if card else template_of(Path(model_name).expanduser())
 
 
 def is_template(told: str) -> bool:

@@ -35,6 +35,9 @@ class Header(msgspec.Struct, frozen=True):
     experts_used: int = 0
     expert_bytes: int = 0  # of all experts' tensors in this file
     tensor_bytes: int = 0  # of all tensors in this file
+    window_tokens: int = 0  # that some layers attend to; 0: all layers attend to everything
+    mtp_layers: int = 0  # that draft the next tokens
+    kv_token_bytes: int = 0  # of KV for one token, in 16 bits; 0: the header does not say it simply
 
     @property
     def active_share(self) -> float:
@@ -163,4 +166,17 @@ def _facts(fields: dict[str, object]) -> Header:
         context_tokens=number("context_length"),
         experts=number("expert_count"),
         experts_used=number("expert_used_count"),
+        window_tokens=number("attention.sliding_window"),
+        mtp_layers=number("nextn_predict_layers"),
+        kv_token_bytes=_kv_token_bytes(number),
     )
+
+
+def _kv_token_bytes(number: Callable[[str], int]) -> int:
+    """Return the KV of a token: in each layer with attention a key and a value a head, or a latent."""
+    layers = number("block_count") // (number("full_attention_interval") or 1)
+    if latent := number("attention.kv_lora_rank"):
+        return 2 * layers * (latent + number("rope.dimension_count"))
+    width = number("embedding_length") // (number("attention.head_count") or 1)
+    key, value = (number(f"attention.{part}_length") or width for part in ("key", "value"))
+    return 2 * layers * number("attention.head_count_kv") * (key + value)

@@ -28,7 +28,7 @@ USUAL_FORMATS = (
 )
 _SHARD = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_NOT_MODELS = ("mmproj", "imatrix")
+_NOT_MODELS = ("mmproj", "imatrix", "mtp/", "-assistant")  # parts of others, and what only drafts for them
 
 
 class HubFile(msgspec.Struct, frozen=True):
@@ -92,18 +92,19 @@ def _matching(name: HubName, models: Sequence[tuple[HubFile, ...]]) -> tuple[Hub
     if name.is_file:
         return next((shards for shards in models if name.wanted in [file.path for file in shards]), None)
     if name.wanted:
-        return next((shards for shards in models if _has_format(shards[0], name.wanted)), None)
+        return next((shards for shards in models if is_format(shards[0].path, name.wanted)), None)
     if len(models) == 1:
         return models[0]
     for usual in USUAL_FORMATS:
         for shards in models:
-            if _has_format(shards[0], usual):
+            if is_format(shards[0].path, usual):
                 return shards
     return None
 
 
-def _has_format(file: HubFile, wanted: str) -> bool:
-    return bool(re.search(rf"(^|[-._/]){re.escape(wanted)}([-._/]|$)", file.path, re.IGNORECASE))
+def is_format(path: str, wanted: str) -> bool:
+    """Return whether a file's name says that its weights have this format."""
+    return bool(re.search(rf"(^|[-._/]){re.escape(wanted)}([-._/]|$)", path, re.IGNORECASE))
 
 
 def _is_other(file: HubFile) -> bool:

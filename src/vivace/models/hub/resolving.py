@@ -1,24 +1,29 @@
-"""From a name to the card of a model on the hub: its files, their checksums, and whether we can talk to it.
+"""From a name to the card of a model on the hub: its files, their checksums, and whether we can run it.
 
 Owns that order, all of it before a download: the repository's commit, its list of files, the header of the
-first file. Does not download (`download`).
+first file. Where the hub cannot be asked, the same from files that other programs have. Does not download
+(`download`) or link (`adopting`).
 """
 
+import contextlib
 import http.client
 import urllib.error
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from vivace.config import Settings
 from vivace.errors import ModelUnavailable, UsageError
-from vivace.models.catalog import ModelCard, ModelFile
+from vivace.models import adopting
+from vivace.models.catalog import Memory, ModelCard, ModelFile
 from vivace.models.hub import records
 from vivace.models.hub.client import Hub, hub_of, reach
 from vivace.models.hub.curated import CURATED, Curated, curated
 from vivace.models.hub.header import Header, NotGguf, read_header
 from vivace.models.hub.listing import HubFile, choose_files, gguf_files
 from vivace.models.hub.names import HubName, read_name
+from vivace.models.progress import Progress
 
 
 class _About(msgspec.Struct):
@@ -43,6 +48,52 @@ def resolve(settings: Settings, name: str) -> ModelCard:
     if before and before.files == card.files:  # its header was read then
         return msgspec.structs.replace(before, hub_revision=about.sha)
     return _with_header(card, _header(hub, card, files[0]))
+
+
+def resolve_here(settings: Settings, name: str, progress: Progress) -> ModelCard | None:
+    """Return the card of a model of which another program has the files; None if none has.
+
+    For when the hub cannot be asked. The files are chosen by their names; their checksums are our own.
+    """
+    from vivace.models.download import sum_of
+
+    known = curated(name)
+    wanted = known.hub if known else read_name(name)
+    for program in ("the hub's cache", "LM Studio", "Ollama"):
+        found = {
+            each.name: each
+            for each in adopting.find_all()
+            if each.program == program and each.repo.lower() == wanted.repo.lower()
+        }
+        with contextlib.suppress(UsageError, ModelUnavailable, OSError):
+            listed = [HubFile(each.name, each.size_bytes, each.sha256) for each in found.values()]
+            chosen = choose_files(wanted, listed)
+            label = f"{name}, which {program} has"
+            files = tuple(
+                msgspec.structs.replace(
+                    file,
+                    sha256=file.sha256
+                    or sum_of(Path(found[file.path].path), file.size_bytes, label, progress),
+                )
+                for file in chosen
+            )
+            card = _card(wanted, files, _About("main"), known or _curated_by_files(wanted, files))
+            before = records.find(settings, card.name)
+            if before and before.files == card.files:
+                return before
+            card = msgspec.structs.replace(card, is_sum_ours=True)
+            return _with_header(card, _header_here(Path(found[files[0].path].path)))
+    return None
+
+
+def _header_here(path: Path) -> Header:
+    with path.open("rb") as file:
+        try:
+            return read_header(
+                lambda begin, end: (file.seek(begin), file.read(end - begin))[1], path.stat().st_size
+            )
+        except NotGguf as error:
+            raise ModelUnavailable(f"{path} is no GGUF file that can be used: {error}.") from error
 
 
 def _about(hub: Hub, repo: str) -> _About:
@@ -71,6 +122,7 @@ def _card(wanted: HubName, files: tuple[HubFile, ...], about: _About, known: Cur
         hub_repo=wanted.repo,
         hub_revision=about.sha,
         active_share=known.active_share if known else 1.0,
+        kv_token_bytes=known.kv_token_bytes if known else 0,
     )
 
 
@@ -103,18 +155,36 @@ def _header(hub: Hub, card: ModelCard, file: HubFile) -> Header:
 
 
 def _with_header(card: ModelCard, header: Header) -> ModelCard:
-    """Add what the file itself says; refuse a model whose chat format is not known."""
+    """Add what the file itself says; refuse a model that we cannot load or talk to."""
     from vivace.models.families.choose import known  # all families
 
+    memory = _memory(card, header)
     told = known(header.template or header.architecture)
     if told.refusal:
         raise UsageError(
             f"The chat format of {card.name} cannot be spoken: {told.refusal}",
             "Nothing was downloaded. Choose another model, or a file with another chat template.",
         )
-    changes: dict[str, Any] = {"family": told.family, "notes": told.notes}
+    changes: dict[str, Any] = {"family": told.family, "notes": told.notes, "memory": memory}
+    changes["has_mtp"] = bool(header.mtp_layers)
     if header.context_tokens:
         changes["context_tokens"] = header.context_tokens
+    if header.kv_token_bytes:
+        changes["kv_token_bytes"] = header.kv_token_bytes
     if header.tensor_bytes:
         changes["active_share"] = header.active_share
     return msgspec.structs.replace(card, **changes)
+
+
+def _memory(card: ModelCard, header: Header) -> Memory:
+    """Return how far the model's memory goes back; raise UsageError if llama.cpp cannot load it."""
+    from vivace.models.gguf_vocab import state_of  # llama.cpp
+
+    has_state = state_of(header.architecture)
+    if has_state is None:
+        raise UsageError(
+            f"The llama.cpp that is built here cannot load {card.name}: it does not know the architecture "
+            f"{header.architecture[:40]!r}. Nothing was downloaded.",
+            "Update Vivace, which builds a newer one, or choose a model from `vivace models`.",
+        )
+    return "checkpoints" if has_state else "bounded" if header.window_tokens else "exact"

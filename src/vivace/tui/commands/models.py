@@ -59,10 +59,10 @@ def _words(choice: Choice, speed: str) -> list[str]:
 
 def _speeds(settings: Settings, listed: list[Choice]) -> list[tuple[Choice, str]]:
     """Return each model with how it would do on this machine, in words."""
-    from vivace.engine.tuning.fit import fit, this_machine
+    from vivace.engine.tuning.fit import fit, measured_speed, this_machine
 
     machine, context_tokens = this_machine(settings), settings.context_tokens
     return [
-        (choice, fit(machine, choice.size_bytes, choice.active_share, context_tokens).words)
+        (choice, fit(machine, choice, context_tokens, measured_speed(settings, choice.name)).words)
         for choice in listed
     ]

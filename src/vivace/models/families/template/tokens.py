@@ -1,8 +1,8 @@
 """A template's text as tokens: markers by name, everything else as plain text.
 
-Owns how llama.cpp would cut the same text with its special tokens parsed: white space that a marker takes with it, the
-space that some vocabularies put before text. Text of users is not encoded as a marker, not even where it
-meets the template's.
+Owns how llama.cpp would cut the same text with its special tokens: white space that a marker takes with it,
+the space that some vocabularies put before text. Text of users is not encoded as a marker, not even where
+it meets the template's.
 """
 
 from collections.abc import Iterable, Sequence
