@@ -44,9 +44,6 @@ BY_HAND = {
     "llama": ("llama3",),
     "mistral": ("mistral",),
 }
-HARMONY_NOTES = (
-    "No date is written, tools are described in OpenAI's words, and reasoning stays where it was said.",
-)
 ARCHITECTURES = {
     "qwen2": "qwen2.5",
     "qwen2moe": "qwen2.5",
@@ -114,7 +111,7 @@ def known(told: str) -> Known:
         family = ARCHITECTURES.get(told, "")
         return Known(family, "" if family else "it has no chat template.")
     if is_harmony(told):
-        return Known("harmony", notes=HARMONY_NOTES)
+        return Known("harmony", notes=Harmony.notes)
     from vivace.models.families.template.judging import judge_source
     from vivace.models.families.template.sandbox import TemplateError
 
