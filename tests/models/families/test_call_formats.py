@@ -110,6 +110,17 @@ def test_an_answer_goes_on_inside_of_a_call(each: CallFormat) -> None:
 
 
 @everyone
+def test_a_call_that_was_told_is_not_told_again(each: CallFormat) -> None:
+    """The log ends inside of the second of two calls, or behind both: only what is new is told."""
+    written = WRITTEN[each.name]([("get", {"city": "Rome"}), ("get", ARGUMENTS)])
+    size = written.index("Oslo") + 2
+    calls = calls_in(each, written[size:], before=written[:size])
+    if each.name != "llama":  # there the first call is in the log as text
+        assert calls == [("get", ARGUMENTS)]
+    assert [one for one in calls_in(each, "", before=written) if isinstance(one, tuple)] == []
+
+
+@everyone
 def test_a_required_call_goes_on_behind_the_opening(each: CallFormat) -> None:
     """What `Family.answer` writes is the beginning of what the format writes."""
     written = WRITTEN[each.name]([("get", ARGUMENTS)])
@@ -153,6 +164,10 @@ def test_what_is_written_is_read(
     each: CallFormat, calls: list[tuple[str, dict[str, Any]]], size: int
 ) -> None:
     """Any calls, in any pieces, come back as they were."""
+    if each.name == "minimax-m3":  # without a schema, only the looks of a value tell what it is
+        calls = [
+            (name, {key: value for key, value in found.items() if key != "any"}) for name, found in calls
+        ]
     written = WRITTEN[each.name](calls)
     assert calls_in(each, *(written[i : i + size] for i in range(0, len(written), size))) == calls
 

@@ -72,7 +72,16 @@ def test_strict_tools_are_held_in_free_answers(each: CallFormat) -> None:
     assert not allows(each, AUTO, text + WRITTEN[each.name]([("get", {**arguments, "days": "three"})]))
 
 
+@held
+def test_calls_that_control_tokens_begin_are_held_if_required(each: CallFormat) -> None:
+    """A grammar cannot have the token: so text and calls are free unless a call must come."""
+    form = each.held([each.style.openers[0]])
+    assert grammar_of(AUTO, form) is None
+    assert grammar_of(REQUIRED, form) == grammar_of(REQUIRED, each.form)
+    assert each.held(["<|im_end|>"]) is each.form
+
+
 def test_only_these_formats_cannot_be_held() -> None:
     """The rest of the list has a grammar."""
-    assert [one.name for one in FORMATS if not one.form] == ["lfm"]
+    assert [one.name for one in FORMATS if not one.form] == ["lfm", "minimax-m3"]
     assert [one.name for one in HELD if one not in FREELY_HELD] == ["mistral"]

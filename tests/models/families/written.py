@@ -97,6 +97,17 @@ def invokes(prefix: str, block: str) -> Callable[[Calls], str]:
     )  # fmt: skip
 
 
+def nested(value: Any) -> str:
+    match value:
+        case dict():
+            return "".join(f"{M3}<{key}>{nested(inner)}{M3}</{key}>" for key, inner in value.items())
+        case list():
+            return "".join(f"{M3}<item>{nested(inner)}{M3}</item>" for inner in value)
+        case _:
+            return shown(value)
+
+
+M3 = "]<]minimax[>["
 S = ":opensource"
 WRITTEN: dict[str, Callable[[Calls], str]] = {
     "llama": objects("", "", "; ", '{"name": NAME, "parameters": ARGS}'),
@@ -194,6 +205,11 @@ WRITTEN: dict[str, Callable[[Calls], str]] = {
         "<|tool_call_start|>["
         + ", ".join(f"{name}({keywords(found)})" for name, found in calls)
         + "]<|tool_call_end|>"
+    ),
+    "minimax-m3": lambda calls: (
+        f"{M3}<tool_call>\n"
+        + "".join(f'{M3}<invoke name="{name}">{nested(found)}{M3}</invoke>\n' for name, found in calls)
+        + f"{M3}</tool_call>"
     ),
     "gemma": each(lambda _, name, found: f"<|tool_call>call:{name}{gemma(found)}<tool_call|>"),
 }  # fmt: skip

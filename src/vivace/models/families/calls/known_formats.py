@@ -14,6 +14,7 @@ from vivace.models.families.calls.gemma_form import GemmaForm
 from vivace.models.families.calls.json_call import BareCall, JsonCall, KeyedCall
 from vivace.models.families.calls.lark_grammar import JsonForm
 from vivace.models.families.calls.named_call import ARGS, CALL, Heading, NamedCall, NamedForm
+from vivace.models.families.calls.nested_call import INVOKE, PREFIX, NestedCall
 from vivace.models.families.calls.python_call import GemmaCall, PythonCall
 from vivace.models.families.calls.reasoning import THINK, THOUGHT
 from vivace.models.families.calls.shape_form import ShapeForm, TagForm
@@ -343,7 +344,21 @@ GEMMA = CallFormat(
     opening="<|tool_call>",
     markers=("<|tool_call>", "<tool_call|>", '<|"|>', "<|channel>", "<channel|>"),
 )
+MINIMAX_M3 = CallFormat(
+    "minimax-m3",
+    Style(
+        read=lambda tools, _: NestedCall(tools),
+        openers=(f"{PREFIX}<tool_call>", INVOKE),
+        kept=(INVOKE,),
+        closers=(f"{PREFIX}</tool_call>",),
+        again="",
+        glue="",
+    ),
+    None,
+    opening=f"{PREFIX}<tool_call>\n",
+    markers=(PREFIX,),
+)
 FORMATS: tuple[CallFormat, ...] = (
     LLAMA, HERMES, QWEN_CODER, MISTRAL, MISTRAL_IDS, MINIMAX_M1, *GIGACHAT, *LISTS, *SECTIONS, *FUNCTIONARY,
-    *TAGS, LFM, GEMMA,
+    *TAGS, LFM, GEMMA, MINIMAX_M3,
 )  # fmt: skip
