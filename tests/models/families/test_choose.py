@@ -7,44 +7,52 @@ import pytest
 from tests.models.families import tokenizers
 from tests.models.families.tokenizers import NamedTokenizer, real_tokenizer
 from vivace.errors import StartError
+from vivace.models import gguf_vocab
 from vivace.models.catalog import CATALOG
-from vivace.models.families.choose import FAMILIES, family_for, kind_of, template_of
+from vivace.models.families.base import Message, OutputSpec
+from vivace.models.families.choose import FAMILIES, family_for, known, template_of
 from vivace.models.families.harmony.family import Harmony
 from vivace.models.families.llama3 import Llama3
-from vivace.models.families.qwen3 import Qwen3
 from vivace.models.families.qwen25 import Qwen25
+from vivace.models.families.template.family import TemplateFamily
 from vivace.models.tokenizer import ByteTokenizer
-
-CHATML = "{{- '<|im_start|>' + message.role + '\\n' }}"
 
 
 @pytest.mark.parametrize(
-    ("told", "kind"),
-    [
-        (CHATML, "chatml"),
-        (CHATML + "You are Qwen, created by Alibaba Cloud. <tool_call> <tool_response>", "qwen2.5"),
-        (CHATML + "a helpful AI assistant named SmolLM", "smollm2"),
-        (CHATML + "<tool_call> <tool_response> {%- if enable_thinking is false %}<think>", "qwen3"),
-        (CHATML + "<tool_response> {{- '<|im_start|>assistant\\n<think>\\n' }}", "qwen3-thinking"),
-        (CHATML + "<tool_call> <tool_response>", "qwen3-instruct"),
-        (CHATML + "<tool_response> <function=example>", "qwen3-coder"),
-        (CHATML + "<function=example> enable_thinking", "qwen3-coder-thinking"),
-        ("{{- '<|start_header_id|>system<|end_header_id|>' }}", "llama3"),
-        ("<|start|>system<|message|> <|channel|>analysis", "harmony"),
-        ("[INST] [TOOL_CALLS] + name + [ARGS]", "mistral"),
-        ("[INST] [TOOL_CALLS] + name + [CALL_ID] + id + [ARGS]", "chatml"),  # which it is not: it is refused
-        ("qwen2", "qwen2.5"),
-        ("qwen3moe", "qwen3"),
-        ("gpt-oss", "harmony"),
-        ("llama", "llama3"),
-        ("", "chatml"),
-        ("something", "chatml"),
-    ],
+    ("told", "family"),
+    [("qwen2", "qwen2.5"), ("qwen3moe", "qwen3"), ("gpt-oss", "harmony"), ("llama", "llama3")],
 )
-def test_a_template_or_an_architecture_tells_the_family(told: str, kind: str) -> None:
-    """Each has something that no other has."""
-    assert kind_of(told) == kind
-    assert kind in FAMILIES
+def test_an_architecture_tells_the_family_where_there_is_no_template(told: str, family: str) -> None:
+    """Files without a chat template are rare, and these architectures have one format."""
+    assert known(told).family == family
+    assert not known(told).refusal
+
+
+def test_what_is_not_known_is_refused() -> None:
+    """An architecture that nobody knows, a template that frames nothing, one that is none."""
+    for told in ("", "something", "{% for m in messages %}{{ m.content }}{% endfor %}", "{% if %}"):
+        assert known(told).refusal.endswith(".")
+
+
+QWEN = (
+    "{%- for m in messages %}{{- '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}"
+    "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\nSo: ' }}{% endif %}"
+    "{# You are Qwen, created by: <tool_call> <tool_response> enable_thinking #}"
+)
+
+
+def test_marks_do_not_decide(tmp_path: Path) -> None:
+    """A template with every mark of Qwen's that writes something else gets what it writes."""
+    path = tmp_path / "v.gguf"
+    tokenizer = real_tokenizer(
+        path, tokenizers.CHATML, tokenizers.QWEN_WORDS, end="<|im_end|>", template=QWEN
+    )
+    family = family_for(tokenizer, str(path))
+    assert isinstance(family, TemplateFamily)
+    log = family.render([Message("user", "hi")])
+    log += family.answer(log, OutputSpec())
+    text = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nSo: "
+    assert log == gguf_vocab.tokenize(tokenizer._vocab, text.encode(), special=True)
 
 
 def test_known_models_say_it_in_the_catalog() -> None:
@@ -60,13 +68,11 @@ def test_known_models_say_it_in_the_catalog() -> None:
 def test_a_file_of_the_users_tells_it_itself(tmp_path: Path) -> None:
     """The chat template inside it is read, or else its architecture."""
     path = tmp_path / "mine.gguf"
-    template = CHATML + "<tool_response> enable_thinking"
     tokenizer = real_tokenizer(
-        path, tokenizers.CHATML, tokenizers.QWEN_WORDS, end="<|im_end|>", template=template
+        path, tokenizers.CHATML, tokenizers.QWEN_WORDS, end="<|im_end|>", template=QWEN
     )
-    assert template_of(path) == template
-    family = family_for(tokenizer, str(path))
-    assert isinstance(family, Qwen3)
+    assert template_of(path) == QWEN
+    assert isinstance(family_for(tokenizer, str(path)), TemplateFamily)
     bare = tmp_path / "bare.gguf"
     real_tokenizer(bare, tokenizers.LLAMA, end="<|eot_id|>")
     assert template_of(bare) == "llama"

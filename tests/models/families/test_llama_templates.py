@@ -19,6 +19,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from tests.models.families import llama_templates
 from tests.models.families.tokenizers import NamedTokenizer
+from tools.chat_templates import table
 from vivace.models import gguf_vocab
 from vivace.models.families.base import Call, Effort, Entry, Message, Output, OutputSpec, Thought, Tool
 from vivace.models.families.choose import known
@@ -40,6 +41,7 @@ REFUSED = {
 }
 BY_HAND = {"openai-gpt-oss-120b"}
 HELD = [name for name in llama_templates.names() if name not in REFUSED | BY_HAND]
+TABLE = (llama_templates.ROOT / "docs/reference/templates.md").read_text("utf-8")
 RICH = {
     judging.SYSTEM.text: "Antworte kurz — auf Deutsch, bitte.\n- keine „Anführungszeichen“",
     judging.USER.text: "Was kostet ein Döner? 🥙\n```py\nx = {'a': [1, 2]}  # ein & zwei\n```",
@@ -55,7 +57,7 @@ RICH = {
 
 
 class _Generation(Extension):
-    tags = {"generation"}
+    tags = {"generation"}  # noqa: RUF012  as Jinja2 has it
 
     def parse(self, parser: Any) -> list[nodes.Node]:
         next(parser.stream)
@@ -128,6 +130,10 @@ def test_a_template_is_held_or_refused_in_a_sentence(name: str) -> None:
     """None is silently different: those that are not held say why before a download."""
     told = known(llama_templates.source(name))
     assert bool(told.refusal) == (name in REFUSED)
+    shown = [line for line in TABLE.splitlines() if line.startswith(f"| {name} | ")]
+    assert shown == table({name: llama_templates.source(name)}).splitlines()[-1:], (
+        "made by tools/chat_templates.py"
+    )
     assert all(note.endswith(".") for note in (*told.notes, *filter(None, [told.refusal])))
 
 

@@ -155,6 +155,7 @@ class Grammar(msgspec.Struct, frozen=True):
 class Family(Protocol):
     controls: dict[int, str]  # token → name, of the control tokens that go to `Parser.control`
     stop_tokens: tuple[int, ...]  # tokens that end an answer, besides the tokenizer's end tokens
+    notes: tuple[str, ...]  # what is not as the model's chat template has it, each a sentence
 
     def render(
         self,

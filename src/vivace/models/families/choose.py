@@ -44,9 +44,6 @@ BY_HAND = {
     "llama": ("llama3",),
     "mistral": ("mistral",),
 }
-HARMONY_NOTES = (
-    "No date is written, tools are described in OpenAI's words, and reasoning stays where it was said.",
-)
 ARCHITECTURES = {
     "qwen2": "qwen2.5",
     "qwen2moe": "qwen2.5",
@@ -64,7 +61,7 @@ class Known(msgspec.Struct, frozen=True):
     """What is known of a chat template before its model is here."""
 
     family: str
-    refusal: str = ""  # why it cannot be spoken, a clause; "": it can
+    refusal: str = ""  # why it cannot be spoken; "": it can
     notes: tuple[str, ...] = ()  # what is not as its template has it, each a sentence
 
 
@@ -112,9 +109,9 @@ def known(told: str) -> Known:
     """Return what a chat template, or an architecture, means for a model that is not here yet."""
     if not is_template(told):
         family = ARCHITECTURES.get(told, "")
-        return Known(family, "" if family else "it has no chat template")
+        return Known(family, "" if family else "it has no chat template.")
     if is_harmony(told):
-        return Known("harmony", notes=HARMONY_NOTES)
+        return Known("harmony", notes=Harmony.notes)
     from vivace.models.families.template.judging import judge_source
     from vivace.models.families.template.sandbox import TemplateError
 
@@ -122,7 +119,7 @@ def known(told: str) -> Known:
         verdict = judge_source(told)
     except TemplateError as error:
         return Known("template", f"{error}.")
-    return Known("template", verdict.refusal, verdict.notes)
+    return Known("template", verdict.refusal and f"{verdict.refusal}.", verdict.notes)
 
 
 def is_harmony(template: str) -> bool:

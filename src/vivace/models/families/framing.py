@@ -36,6 +36,7 @@ class FramedFamily:
     markers: tuple[str, ...] = ()  # words of the vocabulary that other text must not contain
     output_role = "user"
     has_outputs_together = True  # in one message
+    notes: tuple[str, ...] = ()
 
     def __init__(self, tokenizer: Tokenizer, *, start: int, end: int, ends: tuple[int, ...] = ()) -> None:
         """`ends` are further tokens that end a message when a model writes them."""

@@ -57,6 +57,7 @@ CALLS_GO = "Calls to these tools must go to the commentary channel: 'functions'.
 CHANGED = "The tools have changed. From now on there are only these."
 LEVELS: dict[Effort, str] = {"none": "low", "minimal": "low", "low": "low", "high": "high", "xhigh": "high"}
 REASONING = "Reasoning: "
+NOTES = ("No date is written, tools are described in OpenAI's words, and reasoning stays where it was said.",)
 ROLE_TOKENS = 8  # at the beginning of a message: enough to see whether it is the system's
 JSON = (" ", Mark(CONSTRAIN), "json")
 
@@ -69,6 +70,8 @@ class OpenMessage(NamedTuple):
 
 
 class Harmony:
+    notes: tuple[str, ...] = NOTES
+
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         names = (START, CHANNEL, CONSTRAIN, MESSAGE, END, RETURN, CALL)

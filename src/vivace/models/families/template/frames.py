@@ -8,7 +8,6 @@ import contextlib
 import copy
 import hashlib
 from collections.abc import Mapping, Sequence
-from os.path import commonprefix
 from typing import Any
 
 from vivace.models.families.template import probes
@@ -30,6 +29,7 @@ KEEPS = {
 MOST_KEPT, MOST_KEPT_CHARS = 512, 4096  # renderings, and what they are of
 THOUGHT_KEYS = ("reasoning_content", "reasoning", "thinking", "thought")
 Values = Mapping[str, Any]
+NOTHING: Values = {}
 
 
 class Frames:
@@ -52,11 +52,16 @@ class Frames:
     # ---- asking ----------------------------------------------------------------------------------
 
     def render(
-        self, chats: Sequence[Chat], tools: Sequence[Any] = (), *, asks: bool = False, values: Values = {}
+        self,
+        chats: Sequence[Chat],
+        tools: Sequence[Any] = (),
+        *,
+        asks: bool = False,
+        values: Values = NOTHING,
     ) -> str:
         key = repr((chats, tools, asks, values))
         if (text := self._rendered.get(key)) is None:
-            given = {"tools": list(tools)} if tools else self.no_tools
+            given = dict[str, Any]({"tools": list(tools)} if tools else self.no_tools)
             text = self.template.render(
                 messages=copy.deepcopy(list(chats)),
                 add_generation_prompt=asks,
@@ -71,19 +76,19 @@ class Frames:
     def _without_tools(self) -> dict[str, Any]:
         """Return how the template is told that there are no tools: some do not know `None`."""
         chats = [said("user", probes.ASKED)]
-        for given in ({"tools": None}, {"tools": []}):
+        ways: tuple[dict[str, Any], ...] = ({"tools": None}, {"tools": []})
+        for given in ways:
             with contextlib.suppress(TemplateError):
                 self.template.render(messages=chats, **given, **self.always)
                 return given
         return {}
 
-    def behind(self, kind: str, chats: Sequence[Chat], values: Values = {}, *, asks: bool = False) -> str:
+    def behind(self, kind: str, chats: Sequence[Chat], values: Values = NOTHING) -> str:
         """Return what these messages add behind a closed message of that kind."""
         context, last, close = self._contexts[kind]
-        text = self.render([*context, *chats], asks=asks, values=values)
-        return _behind(text, last, close)
+        return _behind(self.render([*context, *chats], values=values), last, close)
 
-    def head(self, system: Chat | None, tools: Sequence[Any], values: Values = {}) -> str:
+    def head(self, system: Chat | None, tools: Sequence[Any], values: Values = NOTHING) -> str:
         """Return the beginning of a log: up to the first user's message, or its text if it `awaits` it."""
         first = [system] if system else []
         text = self.render([*first, said("user", probes.ASKED)], tools, values=values)
@@ -100,6 +105,8 @@ class Frames:
         _, _, begun = _parted(self.render([asked], asks=True), probes.ASKED)
         self.user_close = once if begun.startswith(once) else self._common(once, begun)
         self._trailer = once.removeprefix(self.user_close)
+        if once == begun:
+            self._refuse_always_begun(asked, answered, once)
         text = self.render([asked, answered, said("user", probes.ASKED_MORE)])
         parts = _parts(text, probes.ASKED, probes.ANSWERED, probes.ASKED_MORE)
         if not parts[1].startswith(self.user_close) or parts[3] != self.user_close:
@@ -109,7 +116,7 @@ class Frames:
         if last and between.startswith(last):
             self.answer_close, self.user_open = last, between.removeprefix(last)
         else:
-            size = len(commonprefix([first[::-1], between[::-1]]))
+            size = len(shared(first[::-1], between[::-1]))
             size -= size and len(self._half_marker(between, len(between) - size))
             self.answer_close, self.user_open = between[: len(between) - size], between[len(between) - size :]
         self.last_close = last
@@ -124,9 +131,15 @@ class Frames:
         if not self.markers.split(self.user_open)[1:] and not self.markers.split(self.answer_close)[1:]:
             raise TemplateError("it frames messages by plain text, which a user could write, too")
 
+    def _refuse_always_begun(self, asked: Chat, answered: Chat, once: str) -> None:
+        """Refuse a template that begins an answer where none is asked for: it leaves no place for one."""
+        between = _parts(self.render([asked, answered]), probes.ASKED, probes.ANSWERED)[1]
+        if not between.startswith(once):
+            raise TemplateError("it begins an answer even where none is asked for")
+
     def _common(self, one: str, other: str) -> str:
         """Return what both begin with, in whole markers."""
-        found = commonprefix([one, other])
+        found = shared(one, other)
         halves = [self._half_before(text, len(found)) for text in (one, other)]
         return found[: len(found) - max(map(len, halves))]
 
@@ -265,12 +278,13 @@ class Frames:
             raise TemplateError("it moves a message")
         if self.call_close:
             _, found, added = parts[-1].partition(self.call_close)
+            if found:
+                return added
         else:
             tail = self.render(chats, values=values).rpartition(probes.VALUE)[2]
-            found, added = parts[-1].startswith(tail), parts[-1].removeprefix(tail)
-        if not found:
-            raise TemplateError("it moves a message")
-        return added
+            if parts[-1].startswith(tail):
+                return parts[-1].removeprefix(tail)
+        raise TemplateError("it moves a message")
 
     def answer(self, kind: str, chat: Chat, names: Sequence[tuple[str, str]], values: Values) -> str:
         """Return a whole answer behind a message of that kind, without its end, as it stands later on."""
@@ -347,6 +361,13 @@ class Frames:
             self.begun = self._common(self.begun, opening)
         if self.thought_key:
             self.think_begin = self._before_thought.removeprefix(self.begun)
+
+
+def shared(one: str, other: str) -> str:
+    """Return what both texts begin with."""
+    pairs = zip(one, other, strict=False)
+    size = next((at for at, (left, right) in enumerate(pairs) if left != right), min(len(one), len(other)))
+    return one[:size]
 
 
 def _behind(text: str, last: str, close: str) -> str:

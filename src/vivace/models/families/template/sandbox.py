@@ -95,7 +95,7 @@ class _Generator(CodeGenerator):
 class _Generation(Extension):
     """`{% generation %}` marks what training learns from; here its content is written as it is."""
 
-    tags = {"generation"}
+    tags = {"generation"}  # noqa: RUF012  as Jinja2 has it
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
         next(parser.stream)
@@ -141,7 +141,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     # ---- what is charged ---------------------------------------------------------------------------
 
-    def call(self, context: Any, obj: Any, /, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+    def call(self, context: Any, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
         owner, name = getattr(obj, "__self__", None), getattr(obj, "__name__", "")
         self.budget.charge(len(owner) if isinstance(owner, str) else 0)
         if isinstance(owner, str):
@@ -178,6 +178,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         if name in "*+-" and any(isinstance(n, int) and n.bit_length() > MOST_BITS for n in (left, right)):
             raise TemplateError("it computes with too large numbers")
         self.budget.charge()
+        del context
         return self.binop_table[name](left, right)
 
     def joined(self, parts: Iterable[Any]) -> str:
@@ -191,9 +192,9 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return text
 
     def _replaced(self, text: Any, old: Any, new: Any, count: int = -1) -> str:
-        text, old, new = str(text), str(old), str(new)
-        self._check_replaced(text, (old, new))
-        return text.replace(old, new, -1 if count is None else count)
+        whole, gone, put = str(text), str(old), str(new)
+        self._check_replaced(whole, (gone, put))
+        return whole.replace(gone, put, -1 if count is None else count)
 
     def _list_joined(self, items: Any, by: str = "", attribute: str | None = None) -> str:
         found = list(_charged(items, self.budget, 0))
@@ -201,7 +202,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             found = [self.getitem(item, attribute) for item in found]
         texts = [str(item) for item in found]
         self.budget.charge(len(by) * len(texts) + sum(map(len, texts)))
-        return by.join(texts)
+        return str(by).join(texts)
 
 
 class Template:

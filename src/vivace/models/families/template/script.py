@@ -7,7 +7,6 @@ write is written in the frame of its messages. Text only, masked; `family` makes
 import contextlib
 import json
 from collections.abc import Sequence
-from os.path import commonprefix
 from typing import Literal, NamedTuple
 
 from vivace.models.families.base import Call, Entry, Message, Output, Thought, Tool
@@ -15,7 +14,7 @@ from vivace.models.families.calls.call_format import CallFormat
 from vivace.models.families.calls.reasoning import Reasoning
 from vivace.models.families.qwen25 import CHANGED, tools_told
 from vivace.models.families.template import probes
-from vivace.models.families.template.frames import Frames, Values
+from vivace.models.families.template.frames import NOTHING, Frames, Values, shared
 from vivace.models.families.template.masking import Mask
 from vivace.models.families.template.probes import Chat, Turn, answer_of, definition_of, said, turns_of
 from vivace.models.families.template.sandbox import TemplateError
@@ -47,7 +46,7 @@ class Script:
         mask: Mask,
         place: Place,
         *,
-        values: Values = {},
+        values: Values = NOTHING,
         tags: Reasoning | None = None,
         call_format: CallFormat | None = None,
     ) -> None:
@@ -207,7 +206,7 @@ class Script:
                 whole = self._frames.answer(
                     "user", {**chat, "content": text or probes.VALUE}, calls, self._values
                 )
-                text += whole[len(commonprefix([plain, whole])) :]
+                text += whole[len(shared(plain, whole)) :]
         self.pieces.append(Piece(text))
         self.place = Place("assistant", self.place.said + text)
         self._calls, self._is_call = calls or self._calls, bool(calls)

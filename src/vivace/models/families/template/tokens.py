@@ -1,8 +1,8 @@
 """A template's text as tokens: markers by name, everything else as plain text.
 
-Owns how llama.cpp would cut the same text (`parse_special`): white space that a marker takes with it, the
-space that some vocabularies put before text. Text of users is not encoded as a marker, not even where it
-meets the template's.
+Owns how llama.cpp would cut the same text with its special tokens: white space that a marker takes with it,
+the space that some vocabularies put before text. Text of users is not encoded as a marker, not even where
+it meets the template's.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,8 @@ def markers_of(vocabulary: Vocabulary, texts: Iterable[str]) -> Markers:
     """Return the vocabulary's markers that a template writes, which is seen in these texts."""
     whole = "\n".join(texts)
     names = (name for name in vocabulary.markers if not name.isspace() and name in whole)
-    return Markers({*names, vocabulary.bos, vocabulary.eos})
+    ends = {vocabulary.bos, vocabulary.eos} & vocabulary.markers.keys()
+    return Markers({*names, *ends})
 
 
 class Tokens:

@@ -5,6 +5,7 @@ models are loaded (`model_pool`), processes (`engines.supervisor`) or turns.
 """
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -30,6 +31,7 @@ from vivace.server.backends.native.output_decoder import TokenTexts
 from vivace.server.conversation.token_log import Session, TokenLog
 from vivace.server.watch.metrics import Metrics
 
+log = logging.getLogger(__name__)
 MAX_OPEN_SESSIONS = 32
 PARKING_S = 10.0  # for an engine that ends to put the KV of idle sessions on disk
 
@@ -115,6 +117,8 @@ class LoadedModel:
         self.tokenizer = await asyncio.to_thread(load_tokenizer, self.name, self._path)
         by_file = self._path is not None and not pinned(self.name)  # its chat template says which
         self.family = family_for(self.tokenizer, str(self._path) if by_file else self.name)
+        for note in self.family.notes:
+            log.info("%s: %s", self.name, note)
         self.token_texts = TokenTexts(self.family, self.tokenizer)
         self.infill_tokens = infill_tokens(self.tokenizer)
 
