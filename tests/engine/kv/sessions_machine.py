@@ -155,7 +155,8 @@ class SessionsMachine(RuleBasedStateMachine):
         self.desk.run(Generate(name, after, steer, max_tokens=3))
         self.check(log, self.desk.tokens(after), 3)
         if said:
-            assert self.desk.finished(after).waterfall.new_tokens <= len(steer) + 1
+            back = 8 if self.runner.info.memory == "checkpoints" else 0  # to before a draft that was wrong
+            assert self.desk.finished(after).waterfall.new_tokens <= len(steer) + 1 + back
         self.logs[name] = log + self.desk.tokens(after)
 
     @precondition(lambda self: self.logs)
