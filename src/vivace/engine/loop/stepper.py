@@ -386,4 +386,5 @@ class Stepper:
         self._scheduler.remove(turn)
         self._isolated.discard(turn.id)
         turn.session.claim, turn.session.used = None, time.time()
+        turn.session.reread_tokens = 0
         self._sender.send(frame)
