@@ -58,7 +58,8 @@ class SessionsMachine(RuleBasedStateMachine):
         )
         self.desk = Desk(self.runner, self.parked_cache)
         checkpoints = self.desk.engine._sessions.checkpoints
-        checkpoints.shortest_interval, checkpoints._limit_bytes = 40, self.most_checkpoint_bytes
+        checkpoints.shortest_interval = checkpoints.longest_interval = 40  # whatever a copy takes
+        checkpoints._limit_bytes = self.most_checkpoint_bytes
 
     def make_runner(self) -> Runner:
         """Return a runner with nothing in its KV."""

@@ -35,7 +35,7 @@ class Checkpoints:
         self._spares = spares
         self._holders = holders
         self._limit_bytes = limit_bytes
-        self.shortest_interval = INTERVAL_TOKENS
+        self.shortest_interval, self.longest_interval = INTERVAL_TOKENS, LONGEST_INTERVAL
         self._before: dict[Session, tuple[int, int]] = {}  # its length before the pass, and a spare sequence
         self._take_s = self._token_s = 0.0  # what one costs, and a token that is read
         self.is_needed = self._saver is not None
@@ -49,7 +49,9 @@ class Checkpoints:
     def interval_tokens(self) -> int:
         """Return the tokens between two checkpoints, by what they and reading have cost so far; 0: none."""
         interval = self.shortest_interval if self.is_needed else 0
-        while 0 < interval < LONGEST_INTERVAL and self._take_s > COST_SHARE * interval * self._token_s > 0:
+        while (
+            0 < interval < self.longest_interval and self._take_s > COST_SHARE * interval * self._token_s > 0
+        ):
             interval *= 2
         return interval
 
