@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from vivace.engine.runners.base import (
+    Checkpoint,
     KVFull,
     KVState,
     Logits,
@@ -54,7 +55,6 @@ class HashRunner:
             1,
             can_stop=True,
             kv_format="hash",
-            draft_tokens=63 if memory == "exact" else 0,
             memory=memory,
         )
         self.passes: list[int] = []  # tokens in each pass
@@ -87,16 +87,27 @@ class HashRunner:
 
     def trim(self, seq: int, length: int) -> int:
         held = self.kv.setdefault(seq, [])
-        del held[length if self._can_cut(held, length) else 0 :]
+        del held[length if self.can_cut(seq, length) else 0 :]
         return len(held)
 
     def share(self, source: int, target: int, length: int) -> int:
         held = self.kv.get(source, [])
-        self.kv[target] = held[:length] if self._can_cut(held, length) else []
+        self.kv[target] = held[:length] if self.can_cut(source, length) else []
         return len(self.kv[target])
 
-    def _can_cut(self, held: list[Cell], length: int) -> bool:
-        return self.info.memory == "exact" or length == len(held)
+    def can_cut(self, seq: int, length: int) -> bool:
+        return self.info.memory == "exact" or length == len(self.kv.get(seq, []))
+
+    def checkpoint(self, seq: int, length: int) -> Checkpoint:
+        assert length == len(self.kv[seq])
+        return Checkpoint(length, self.save(seq))
+
+    def restore(self, source: int, target: int, checkpoint: Checkpoint) -> int:
+        held = self.kv.get(source, [])[: checkpoint.length]
+        tokens = msgspec.msgpack.decode(checkpoint.state, type=list[int])
+        assert [cell.token for cell in held] == tokens, "a state of another text"
+        self.kv[target] = held
+        return len(held)
 
     def save(self, seq: int) -> bytes:
         return msgspec.msgpack.encode([cell.token for cell in self.kv.get(seq, [])])

@@ -63,18 +63,22 @@ def metadata(architecture: str) -> dict[str, Any]:
 def write_tiny_model(architecture: str, folder: Path) -> Path:
     """Write the model of an architecture, unless it is there, and return its file."""
     path = folder / f"{architecture}.gguf"
-    if path.exists():
-        return path
+    if not path.exists():
+        write_model(metadata(architecture), path)
+    return path
+
+
+def write_model(values: dict[str, Any], path: Path) -> None:
+    """Write a model of random numbers with this metadata."""
     lc = pytest.importorskip("llama_cpp", reason="llama.cpp is not installed")
     ggml = _library()
     options = lc.llama_model_default_params()
     options.use_extra_bufts = False
     fill = lc.llama_model_set_tensor_data_t(_fill)
-    model = lc.llama_model_init_from_user(_written(ggml, metadata(architecture)), fill, None, options)
-    assert model, f"llama.cpp makes no {architecture}"
+    model = lc.llama_model_init_from_user(_written(ggml, values), fill, None, options)
+    assert model, f"llama.cpp makes no {values['general.architecture']}"
     lc.llama_model_save_to_file(model, str(path).encode())
     lc.llama_model_free(model)
-    return path
 
 
 @cache

@@ -51,6 +51,7 @@ def table(named: Sequence[tuple[str, Waterfall]], first_token_ms: float, apply_m
     counts = (
         ("cached tokens", "cached_tokens"),
         ("new tokens", "new_tokens"),
+        ("read again", "reread_tokens"),
         ("output tokens", "output_tokens"),
         ("passes", "steps"),
         ("draft right", "draft_accepted"),

@@ -3,9 +3,12 @@
 Owns loading a GGUF file and asking its vocabulary. Does not own contexts, KV or chat templates.
 """
 
+import contextlib
 import ctypes
 import functools
+import re
 import struct
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -18,19 +21,32 @@ from vivace.models.tokenizer import Marker, Vocabulary
 
 _PIECE_BYTES = 256
 _MARKERS = lc.LLAMA_TOKEN_ATTR_CONTROL | lc.LLAMA_TOKEN_ATTR_USER_DEFINED | lc.LLAMA_TOKEN_ATTR_UNKNOWN
+_ERROR = 4  # GGML_LOG_LEVEL_ERROR
+_DIGITS = re.compile(rb"\d+")
+# What llama.cpp calls an error and is none: a pass that was stopped, a KV that is full. The runner says so.
+_EXPECTED = (
+    *(b"ret = 2", b"failed with error 1\n", b"compute status: 1\n"),
+    *(b"failed to prepare", b"available cells", b"not enough cells", b"failed to restore kv cache"),
+)
 
 
 @functools.cache
 def start_llama() -> Any:
-    """Start llama.cpp once, without its log. Keep the callback: it must outlive every call."""
+    """Start llama.cpp once; of its log keep errors. Keep the callback: it must outlive every call."""
+    printed: set[bytes] = set()
 
     @lc.llama_log_callback  # type: ignore[untyped-decorator]
-    def silent(_level: int, _text: bytes, _data: ctypes.c_void_p) -> None:
-        return None
+    def log(level: int, text: bytes, _data: ctypes.c_void_p) -> None:
+        kind = _DIGITS.sub(b"", text)
+        if level != _ERROR or kind in printed or any(each in text for each in _EXPECTED):
+            return
+        printed.add(kind)
+        with contextlib.suppress(OSError, ValueError):  # nobody reads it
+            print(f"llama.cpp: {text.decode('utf-8', 'replace').rstrip()}", file=sys.stderr, flush=True)
 
-    lc.llama_log_set(silent, ctypes.c_void_p(0))
+    lc.llama_log_set(log, ctypes.c_void_p(0))
     lc.llama_backend_init()
-    return silent
+    return log
 
 
 def load_model(

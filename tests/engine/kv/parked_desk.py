@@ -27,7 +27,8 @@ def find(parked_cache: ParkedCache, tokens: Sequence[int], tenant: str = ANN) ->
     found = parked_cache.find(tenant, tokens)
     if found is None or found.length != len(tokens) or len(found.parked.tokens) != len(tokens):
         return None
-    return parked_cache.read(found.parked)
+    saved = parked_cache.read(found.parked)
+    return saved.state if saved else None
 
 
 def files(folder: Path) -> list[Path]:

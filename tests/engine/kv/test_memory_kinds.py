@@ -4,6 +4,7 @@ Tiny random models of each architecture, through any mix of operations (`session
 in a KV changes the logits by more than the bound.
 """
 
+import itertools
 from functools import cache
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from tests.thorough import examples
 from vivace.engine.kv.checkpoints import INTERVAL_TOKENS
 from vivace.engine.kv.parked_cache import ParkedCache
 from vivace.engine.output.sampler import log_probability
-from vivace.engine.runners.base import Logits, Runner, Span, Stopped
+from vivace.engine.runners.base import CheckpointRunner, Logits, Runner, Span, Stopped
 from vivace.engine.wire.frames import Append, Generate, Open, Park, Rewind, Waterfall
 
 PASS_TOKENS = 512
@@ -33,6 +34,7 @@ class TinyMachine(SessionsMachine):
     folder_of_models: Path
     cells = 300
     most_parked_bytes = 64 << 20
+    most_checkpoint_bytes = 16 << 20
 
     def make_runner(self) -> Runner:
         runner = _runner(self.architecture, self.folder_of_models, "engine")
@@ -137,8 +139,15 @@ def fresh_desk(architecture: str, models: Path, folder: Path) -> tuple[Desk, Par
     runner = _runner(architecture, models, "engine")
     for seq in range(runner.info.sequences):
         runner.trim(seq, 0)
-    cache = ParkedCache(folder, kv_format=runner.info.kv_format, limit_bytes=1 << 30)
-    return Desk(runner, cache), cache
+    cache = ParkedCache(
+        folder,
+        kv_format=runner.info.kv_format,
+        limit_bytes=1 << 30,
+        can_cut=runner.info.memory == "exact",
+    )
+    desk = Desk(runner, cache)
+    desk.engine._sessions.checkpoints.longest_interval = INTERVAL_TOKENS  # whatever a copy takes
+    return desk, cache
 
 
 @pytest.mark.parametrize("architecture", NOT_EXACT)
@@ -169,7 +178,79 @@ def test_at_most_one_interval_is_read_twice(architecture: str, models: Path, tmp
     third = says(desk, models, architecture, beginning + some_log(100, 9), "c")
     assert third.new_tokens <= 101
     desk.run(Rewind("a", 1200), Generate("a", "again", [5], max_tokens=3))
-    assert desk.finished("again").waterfall.new_tokens <= INTERVAL_TOKENS + 1
+    again = desk.finished("again").waterfall
+    assert again.new_tokens <= INTERVAL_TOKENS + 1
+    assert again.reread_tokens == again.new_tokens - 1
+    desk.engine.close()
+
+
+@pytest.mark.parametrize("architecture", NOT_EXACT)
+def test_checkpoints_come_back_after_a_restart(architecture: str, models: Path, tmp_path: Path) -> None:
+    """A parked conversation goes on at its end, or near any place; another uses its beginning."""
+    log = some_log(1500, 21)
+    desk, _ = fresh_desk(architecture, models, tmp_path)
+    says(desk, models, architecture, log, "a")
+    log += desk.tokens("a")
+    desk.engine.close()
+    desk, _ = fresh_desk(architecture, models, tmp_path)
+    end = says(desk, models, architecture, [*log, 1, 2, 3], "end")
+    assert (end.new_tokens, end.reread_tokens) == (4, 0)
+    desk.run(Rewind("end", 1200), Generate("end", "back", [5], max_tokens=3))
+    said = desk.tokens("back")
+    assert_best(plain_rows(architecture, models, [*log[:1200], 5, *said[:-1]], len(said)), said)
+    assert desk.finished("back").waterfall.new_tokens <= INTERVAL_TOKENS + 1
+    desk.engine.close()
+    desk, _ = fresh_desk(architecture, models, tmp_path)
+    alike = says(desk, models, architecture, log[:1300] + some_log(60, 22), "alike")
+    assert alike.restored_tokens >= 1300 - INTERVAL_TOKENS
+    assert alike.reread_tokens == 1300 - alike.cached_tokens
+    desk.engine.close()
+
+
+def test_checkpoints_keep_to_their_bytes(models: Path, tmp_path: Path) -> None:
+    """In a long log they stand further apart, and a rewind reads no more than from one to the next."""
+    desk, _ = fresh_desk("qwen35", models, tmp_path)
+    checkpoints = desk.engine._sessions.checkpoints
+    checkpoints._limit_bytes = most = 2 * len(_state("qwen35", models))
+    log = some_log(1900, 23)
+    says(desk, models, "qwen35", log, "a")
+    assert 0 < checkpoints.held_bytes() <= most
+    lengths = [0, *(each.length for each in desk.engine._sessions.get("a").checkpoints), len(log)]
+    furthest = max(after - before for before, after in itertools.pairwise(lengths))
+    assert furthest < 0.7 * len(log)
+    desk.run(Rewind("a", 1100), Generate("a", "again", [5], max_tokens=3))
+    assert desk.finished("again").waterfall.new_tokens <= furthest + 1
+    said = desk.tokens("again")
+    assert_best(plain_rows("qwen35", models, [*log[:1100], 5, *said[:-1]], len(said)), said)
+    desk.engine.close()
+
+
+def _state(architecture: str, models: Path) -> bytes | bytearray:
+    """Return what one checkpoint of a model takes."""
+    runner = _runner(architecture, models, "engine")
+    assert isinstance(runner, CheckpointRunner)
+    runner.trim(0, 0)
+    runner.forward([Span(0, 0, [1, 2, 3])])
+    state = runner.checkpoint(0, 3).state
+    runner.trim(0, 0)
+    return state
+
+
+@pytest.mark.parametrize("architecture", ["qwen35", "falcon-h1", "mamba2"])
+def test_drafts_of_recurrent_models(architecture: str, models: Path, tmp_path: Path) -> None:
+    """A draft that is right is said at once; behind a wrong one comes what comes without."""
+    desk, _ = fresh_desk(architecture, models, tmp_path)
+    log = some_log(100, 24)
+    desk.run(Open("plain", list(log)), Generate("plain", "p", [5], max_tokens=24, use_drafts=False))
+    truth = desk.tokens("p")
+    desk.run(Open("right", list(log)), Generate("right", "r", [5], max_tokens=24, prediction=truth))
+    wrong = [*truth[:9], (truth[9] + 1) % 128, *truth[10:]]
+    desk.run(Open("wrong", list(log)), Generate("wrong", "w", [5], max_tokens=24, prediction=wrong))
+    assert desk.finished("r").waterfall.steps < 12
+    assert desk.finished("w").waterfall.draft_rejected
+    for turn in ("r", "w"):
+        said = desk.tokens(turn)
+        assert_best(plain_rows(architecture, models, [*log, 5, *said[:-1]], len(said)), said)
     desk.engine.close()
 
 

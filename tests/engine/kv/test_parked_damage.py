@@ -71,7 +71,7 @@ cache.park("ann", [1] * 50, lambda: b"x" * 100_000)
 cache.park("ann", [2] * 50, lambda: b"y" * 1_000)
 cache.flush()
 assert cache.find("ann", [1] * 50).length == 0
-assert cache.read(cache.find("ann", [2] * 50).parked) == b"y" * 1_000
+assert cache.read(cache.find("ann", [2] * 50).parked).state == b"y" * 1_000
 assert cache.disk_bytes < 2_000
 cache.close()
 """

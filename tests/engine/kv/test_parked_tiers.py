@@ -63,12 +63,12 @@ class TwoTiers:
         found = self.cache.find(ANN, [token] * 10)
         if found is None or found.length < 10:
             return None
-        state = self.cache.read(found.parked)
-        if state is None:
+        saved = self.cache.read(found.parked)
+        if saved is None:
             return None
-        assert isinstance(state, Held)
-        assert state.data == state_of([token] * 10)
-        return state
+        assert isinstance(saved.state, Held)
+        assert saved.state.data == state_of([token] * 10)
+        return saved.state
 
 
 @pytest.mark.usefixtures("clock")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.engine.speculation.playing import CPU, GPU, Turn
-from vivace.engine.speculation import Drafter
+from vivace.engine.speculation import Drafter, History, StepCosts
 
 UNIT = list(range(1000, 1120))  # a prediction in which every token is unique
 
@@ -225,3 +225,13 @@ def test_a_draft_behind_one_that_was_right_is_there_already(monkeypatch: pytest.
     second = turn.propose()
     assert first == UNIT[: len(first)] != []
     assert second == UNIT[len(first) + 1 : len(first) + 1 + len(second)] != []
+
+
+@given(st.integers(0, 1000))
+def test_drafts_are_no_longer_where_a_wrong_one_costs_more(seed: int) -> None:
+    """A model that reads again what was right of a wrong draft gets no more tokens."""
+    log = random_tokens(seed, 60, vocabulary=6)
+    costs = StepCosts(CPU)
+    plain = Drafter(costs, History(log), UNIT).propose(63)
+    assert len(Drafter(costs, History(log), UNIT, reads_again=True).propose(63)) <= len(plain)
+    assert len(Drafter(costs, History(), UNIT, reads_again=True).propose(63)) >= 8

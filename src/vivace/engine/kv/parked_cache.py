@@ -20,27 +20,38 @@ from typing import NamedTuple, TypeVar
 
 from vivace.engine.common_length import common_length
 from vivace.engine.faults import log_fault
-from vivace.engine.kv.kv_file import PART, Allocate, file_size, read_file, read_tokens, size_of, write_file
-from vivace.engine.runners.base import HeldKV, HostMemoryFull, KVState
+from vivace.engine.kv.kv_file import PART, Allocate, file_size, read_file, read_head, size_of, write_file
+from vivace.engine.runners.base import Checkpoint, HeldKV, HostMemoryFull, KVState, SavedKV
 
 T = TypeVar("T")
 
 _SALT_BYTES = 32
 MAX_UNWRITTEN_BYTES = 512 << 20  # states in the writer's queue; beyond this, parking waits for it
 COVERED = 0.9  # a prefix is not kept if an existing one covers this share of it
+CHECKPOINT_SHARE = 0.125  # of the limit, the most for the checkpoints of one session
 STALE_S = 3600.0  # an incomplete file of this age has no writer any more
 
 
 class ParkedKV:
-    """One state: the tokens whose KV it holds, and where it is."""
+    """One state: the tokens whose KV it holds, the lengths that it has checkpoints of, and where it is."""
 
-    def __init__(self, tenant: str, path: Path, tokens: "array[int]", size_bytes: int, used: float) -> None:
+    def __init__(
+        self,
+        tenant: str,
+        path: Path,
+        tokens: "array[int]",
+        size_bytes: int,
+        used: float,
+        lengths: tuple[int, ...] = (),
+    ) -> None:
         self.tenant = tenant
         self.path = path
         self.tokens = tokens
         self.size_bytes = size_bytes  # of its file
         self.used = used
+        self.lengths = lengths
         self.state: KVState | None = None  # in memory
+        self.checkpoints: tuple[Checkpoint, ...] = ()  # in memory
         self.is_on_disk = False  # set by the engine, read by the writer: its file shall be there
         self.is_lost = False  # set by the writer, read by the engine: its file could not be written
         self.is_writing = False
@@ -60,18 +71,30 @@ class ParkedKV:
 
 class PrefixMatch(NamedTuple):
     parked: ParkedKV
-    length: int  # how many of the wanted tokens it begins with
+    length: int  # how many of the wanted tokens it is good for
+    common: int  # how many of them it begins with
 
 
 class ParkedCache:
-    """`allocate` gives memory of the runner's own for a state that is read from disk, if it has such."""
+    """`allocate` gives memory of the runner's own for a state that is read from disk, if it has such.
+
+    `can_cut` says whether a state is of use at any shorter length, or only at those of its checkpoints.
+    """
 
     def __init__(
-        self, folder: Path, *, kv_format: str, limit_bytes: int, allocate: Allocate | None = None
+        self,
+        folder: Path,
+        *,
+        kv_format: str,
+        limit_bytes: int,
+        allocate: Allocate | None = None,
+        can_cut: bool = True,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._limit_bytes = limit_bytes
+        self.checkpoint_bytes = int(limit_bytes * CHECKPOINT_SHARE)  # the most of one session
         self._allocate = allocate
+        self._can_cut = can_cut
         self._salt = _salt(folder)
         self._folder = folder / hashlib.blake2b(kv_format.encode(), digest_size=8).hexdigest()
         self._folder.mkdir(exist_ok=True, mode=0o700)
@@ -90,7 +113,12 @@ class ParkedCache:
         return _digest(self._salt, b"tenant:" + tenant.encode())
 
     def park(
-        self, tenant: str, tokens: Sequence[int], save: Callable[[], KVState], used: float | None = None
+        self,
+        tenant: str,
+        tokens: Sequence[int],
+        save: Callable[[], KVState],
+        used: float | None = None,
+        checkpoints: tuple[Checkpoint, ...] = (),
     ) -> None:
         """Keep a session's KV, unless a longer one begins with it. Delete those that are a prefix of it.
 
@@ -100,9 +128,9 @@ class ParkedCache:
         sessions = [parked for parked in self._of(tenant) if not parked.is_prefix]
         alike = [(parked, common_length(parked.tokens, packed)) for parked in sessions]
         for other, length in alike:
-            if length == len(packed) < len(other.tokens):
+            if length == len(packed) < len(other.tokens) and self._usable(other, length) == length:
                 return self.touch(other)
-        if self._put(tenant, packed, save, ".session", used):
+        if self._put(tenant, packed, save, ".session", used, checkpoints):
             for other, length in alike:
                 if length == len(other.tokens) < len(packed):
                     self._delete(other)
@@ -115,37 +143,44 @@ class ParkedCache:
                 return
         self._put(tenant, packed, save, ".prefix")
 
-    def find(self, tenant: str, tokens: Sequence[int], *, is_whole: bool = False) -> PrefixMatch | None:
-        """Return what has the longest prefix in common with `tokens`. With `is_whole`, all of it is that."""
+    def find(self, tenant: str, tokens: Sequence[int]) -> PrefixMatch | None:
+        """Return what is good for the longest prefix of `tokens`."""
         packed = array("i", tokens)
-        found = [PrefixMatch(parked, common_length(parked.tokens, packed)) for parked in self._of(tenant)]
-        if is_whole:
-            found = [each for each in found if each.length == len(each.parked.tokens)]
-        return max(found, key=lambda each: each.length, default=None)
+        found = []
+        for parked in self._of(tenant):
+            common = common_length(parked.tokens, packed)
+            found.append(PrefixMatch(parked, self._usable(parked, common), common))
+        return max(found, key=lambda each: (each.length, each.common), default=None)
+
+    def _usable(self, parked: ParkedKV, common: int) -> int:
+        """Return the longest prefix that a state can go on from, of those no longer than `common`."""
+        if self._can_cut or common == len(parked.tokens):
+            return common
+        return max((length for length in parked.lengths if length <= common), default=0)
 
     def prefixes(self) -> list[ParkedKV]:
         """Return the kept prefixes, the latest used first."""
         kept = [parked for parked in self._parked.values() if parked.is_prefix]
         return sorted(kept, key=lambda parked: -parked.used)
 
-    def read(self, parked: ParkedKV, *, counts_as_use: bool = True) -> KVState | None:
-        """Return the state, or None if its file is gone or is not as it was written."""
+    def read(self, parked: ParkedKV, *, counts_as_use: bool = True) -> SavedKV | None:
+        """Return what is kept, or None if its file is gone or is not as it was written."""
         if counts_as_use:
             self.touch(parked)
         if parked.state is not None:
-            return parked.state
-        state = None
+            return SavedKV(parked.state, parked.checkpoints)
+        saved = None
         try:
-            state = self._with_memory(lambda: read_file(parked.path, parked.tokens, self._allocate))
+            saved = self._with_memory(lambda: read_file(parked.path, parked.tokens, self._allocate))
         except HostMemoryFull:
             return None  # the file is as good as before
         except (OSError, ValueError):
             pass
-        if state is None:
+        if saved is None:
             self._delete(parked)
-        elif isinstance(state, HeldKV):
-            parked.state = state
-        return state
+        elif isinstance(saved.state, HeldKV):
+            parked.state, parked.checkpoints = saved
+        return saved
 
     def touch(self, parked: ParkedKV) -> None:
         """Record that a state was used, so that others are deleted before it."""
@@ -173,6 +208,7 @@ class ParkedCache:
         save: Callable[[], KVState],
         suffix: str,
         used: float | None = None,
+        checkpoints: tuple[Checkpoint, ...] = (),
     ) -> bool:
         """Return whether the state is kept."""
         path = self._folder / tenant / (_digest(self._salt, packed.tobytes()) + suffix)
@@ -184,23 +220,25 @@ class ParkedCache:
             state = self._with_memory(save)
         except HostMemoryFull:
             return False
-        size_bytes = file_size(len(packed), size_of(state))
-        parked = ParkedKV(tenant, path, packed, size_bytes, time.time() if used is None else used)
-        parked.state, parked.is_on_disk = state, size_of(state) <= self._limit_bytes // 2
+        sizes, lengths = [len(each.state) for each in checkpoints], tuple(each.length for each in checkpoints)
+        size_bytes = file_size(len(packed), size_of(state), sizes)
+        parked = ParkedKV(tenant, path, packed, size_bytes, time.time() if used is None else used, lengths)
+        parked.state, parked.checkpoints = state, checkpoints
+        parked.is_on_disk = size_of(state) <= self._limit_bytes // 2
         if not parked.is_on_disk and isinstance(state, bytes):
             return False
-        self._wait_for_writer(state)
+        self._wait_for_writer(parked)
         self._parked[path] = parked
         if parked.is_on_disk:
             parked.is_writing = True
-            self._writing.append((self._writer.submit(_write, parked, state), parked))
+            self._writing.append((self._writer.submit(_write, parked, SavedKV(state, checkpoints)), parked))
         self._make_room()
         return True
 
-    def _wait_for_writer(self, state: KVState) -> None:
+    def _wait_for_writer(self, parked: ParkedKV) -> None:
         """Wait where too much is unwritten in memory that only the writer can free."""
-        waiting = sum(len(each.state) for _, each in self._writing if isinstance(each.state, bytes))
-        if isinstance(state, bytes) and waiting + len(state) > MAX_UNWRITTEN_BYTES:
+        waiting = sum(each.size_bytes for _, each in self._writing if isinstance(each.state, bytes))
+        if isinstance(parked.state, bytes) and waiting + parked.size_bytes > MAX_UNWRITTEN_BYTES:
             self.flush()
 
     def _with_memory(self, work: Callable[[], T]) -> T:
@@ -257,7 +295,7 @@ class ParkedCache:
     def _drop_state(self, parked: ParkedKV) -> None:
         if isinstance(parked.state, HeldKV):
             parked.state.free()
-        parked.state = None
+        parked.state, parked.checkpoints = None, ()
 
     def _sweep(self, folder: Path) -> None:
         """Delete the oldest files until those of all models and versions together are within the limit."""
@@ -291,19 +329,20 @@ class ParkedCache:
                 if file.suffix == PART:
                     if time.time() - stat.st_mtime > STALE_S:
                         file.unlink(missing_ok=True)
-                elif (tokens := read_tokens(file)) is not None:
-                    parked = ParkedKV(file.parent.name, file, tokens, stat.st_size, stat.st_mtime)
+                elif (head := read_head(file)) is not None:
+                    tenant, (tokens, lengths) = file.parent.name, head
+                    parked = ParkedKV(tenant, file, tokens, stat.st_size, stat.st_mtime, lengths)
                     parked.is_on_disk = True
                     self._parked[file] = parked
                 else:
                     file.unlink(missing_ok=True)
 
 
-def _write(parked: ParkedKV, state: KVState) -> None:
+def _write(parked: ParkedKV, saved: SavedKV) -> None:
     """Write one file. Runs in the writer's thread."""
     try:
         if parked.is_on_disk:
-            write_file(parked.path, parked.tokens, state, parked.used)
+            write_file(parked.path, parked.tokens, saved, parked.used)
         if not parked.is_on_disk:  # not wanted any more
             parked.path.unlink(missing_ok=True)
     except Exception as error:  # noqa: BLE001 - the boundary of the thread: it logs, and the file is lost

@@ -3,21 +3,13 @@
 Owns the log and the index that drafts are found with. Does not own sequences, nor who is parked (`sessions`).
 """
 
-from typing import NamedTuple
-
 from vivace.engine.kv.parked_cache import ParkedKV
+from vivace.engine.runners.base import Checkpoint
 from vivace.engine.speculation.suffix import History
 
 NO_SEQ = -1
 
 Claim = tuple[bool, float]  # a turn's right to its KV: (is background, time received). Smaller is stronger
-
-
-class Checkpoint(NamedTuple):
-    """A state of a session at a length of its log, in a sequence of the runner."""
-
-    length: int
-    seq: int
 
 
 class Session:
@@ -29,6 +21,7 @@ class Session:
         self.kv = 0
         self.seq = NO_SEQ
         self.restored_tokens = 0  # how much of `kv` was restored when it was last seated
+        self.reread_tokens = 0  # since the last turn began: in some KV, with no state to go on from
         self.first_prompt_tokens = 0  # the log when its first turn began
         self.origin: ParkedKV | None = None  # the file that a prefix was loaded from
         self.used = 0.0  # when its last turn began or ended
@@ -36,6 +29,7 @@ class Session:
         self.is_fork = False
         self.checkpoints: list[Checkpoint] = []  # the shortest first; none where the KV can be cut
         self.interval_tokens = 0  # between two of them; 0: there are none
+        self.cannot_cut = False  # at any length but those
         self.mark = 0  # where another one is wanted: other sessions begin with the same tokens
         self._history: History | None = None
 
@@ -53,8 +47,13 @@ class Session:
         """Return the length up to which the next pass may read the log: a checkpoint is taken there."""
         if not self.interval_tokens:
             return len(self.log)
-        stop = (self.kv // self.interval_tokens + 1) * self.interval_tokens
+        stop = self.next_interval()
+        stop = stop if stop > self.kv else self.kv + self.interval_tokens
         return min(len(self.log), stop, self.mark if self.mark > self.kv else stop)
+
+    def next_interval(self) -> int:
+        """Return the length at which the next checkpoint is due."""
+        return (self.checkpoints[-1].length if self.checkpoints else 0) + self.interval_tokens
 
     def history(self) -> History:
         """Return the index that drafts are found with, brought up to date with the log."""

@@ -1,7 +1,7 @@
 """All sessions of an engine: who has which sequence of the runner's KV, and who makes room when it is full.
 
-Owns sequence ids, prefix sharing, and which session is parked. Does not own turns, sampling or files
-(`parked_cache`). Invariant: the KV of `session.seq` holds exactly `log[:kv]`.
+Owns sequence ids, and which session is parked. Does not own what a new session begins with (`beginnings`),
+turns, sampling or files (`parked_cache`). Invariant: the KV of `session.seq` holds exactly `log[:kv]`.
 """
 
 import time
@@ -11,14 +11,14 @@ from typing import TypeVar
 
 from vivace.engine.common_length import common_length
 from vivace.engine.faults import ENDING, log_fault, only_logged
+from vivace.engine.kv.beginnings import MIN_RESTORED_TOKENS, Beginnings
 from vivace.engine.kv.checkpoints import Checkpoints
-from vivace.engine.kv.parked_cache import ParkedCache, ParkedKV
-from vivace.engine.kv.session import NO_SEQ, Checkpoint, Claim, Session
+from vivace.engine.kv.parked_cache import ParkedCache
+from vivace.engine.kv.session import NO_SEQ, Claim, Session
 from vivace.engine.runners.base import (
     DecodingRunner,
     HostMemoryRunner,
     KVFull,
-    KVState,
     Logits,
     OutOfMemory,
     Runner,
@@ -33,9 +33,6 @@ T = TypeVar("T")
 
 SCRATCH_SEQS = 16  # the most sequences that are kept free for scoring candidates
 SCRATCH_SHARE = 4  # and no more than one in four
-MIN_RESTORED_TOKENS = 32  # prefilling fewer is faster than reading a file
-MIN_PREFIX_TOKENS = 64  # a shared prefix of this length is kept
-PRELOADED_SHARE = 0.125  # of the KV cells, the most for prefixes that are loaded at start
 
 
 class Sessions:
@@ -44,13 +41,13 @@ class Sessions:
         self._copier = runner if isinstance(runner, HostMemoryRunner) else None
         self._parked_cache = parked_cache
         self._by_name: dict[str, Session] = {}
-        self._prefixes: list[Session] = []  # loaded at start; nobody's turn, so they are the first to go
-        self._loading: list[Session] = []  # their KV is perhaps still on its way from host memory
         sequences = runner.info.sequences
         self.scratch = range(sequences - min(SCRATCH_SEQS, sequences // SCRATCH_SHARE), sequences)
         self._free = list(range(self.scratch[0]))
-        self._memory = runner.info.memory
-        self.checkpoints = Checkpoints(runner, self._free, self._holders)
+        self.checkpoints = Checkpoints(runner, self.scratch, self._holders)
+        self._beginnings = Beginnings(
+            runner, parked_cache, self.checkpoints, self._free, self._holders, self._make_room
+        )
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -116,7 +113,8 @@ class Sessions:
 
     def discard_kv(self, session: Session) -> None:
         """Discard a session's KV, whose contents are not known. Its whole log is prefilled again."""
-        self.checkpoints.forget(session)
+        self.checkpoints.release()
+        session.checkpoints = []
         if session.seq != NO_SEQ:
             self._runner.trim(session.seq, 0)
         session.kv = 0
@@ -168,11 +166,9 @@ class Sessions:
 
     def trim(self, session: Session, length: int) -> None:
         """Cut a session's KV to a length, or to the last checkpoint before it where that cannot be done."""
-        self.checkpoints.forget(session, length)
         if session.kv > length:
-            session.kv = self._runner.trim(session.seq, length)
-            if session.kv < length:
-                session.kv = self.checkpoints.restore(session, length)
+            session.kv = self.checkpoints.cut(session, length)
+            session.reread_tokens += length - session.kv
 
     def assign_sequence(self, session: Session, claim: Claim | None) -> None:
         """Assign a sequence to a session that is about to run. Start a new one with a shared or saved prefix.
@@ -180,21 +176,23 @@ class Sessions:
         `claim` says which running sessions may be evicted for it; None: none.
         """
         if session.seq == NO_SEQ:
-            if not self._free and not self.checkpoints.free_one():
+            if not self._free:
                 self._make_room([session], claim)
             session.seq = self._free.pop()
             session.restored_tokens = 0
         if session.kv == 0:  # new, or so far without a token: a warm-up may come with nothing
-            self._share_prefix(session)
-            self._restore(session)
+            self._beginnings.find(session)
+
+    def preload(self) -> None:
+        self._beginnings.preload(most_sequences=len(self._free) - len(self.scratch))
 
     def is_loading(self, session: Session) -> bool:
         """Return whether a session's KV is on its way from host memory: others may run meanwhile."""
-        if session not in self._loading:
+        if session not in self._beginnings.loading:
             return False
         if self._copier and session.seq != NO_SEQ and self._copier.is_loading(session.seq):
             return True
-        self._loading.remove(session)
+        self._beginnings.loading.remove(session)
         return False
 
     def finish_loading(self, session: Session) -> None:
@@ -204,124 +202,7 @@ class Sessions:
 
     def _holders(self) -> list[Session]:
         """Return the sessions that have a sequence."""
-        return [s for s in [*self._prefixes, *self._by_name.values()] if s.seq != NO_SEQ]
-
-    def _share_prefix(self, session: Session) -> None:
-        """Share the longest prefix of the log that another session of the same tenant holds."""
-        for length, seq, other in self._shareable(session):
-            session.kv = self._runner.share(seq, session.seq, length)
-            if session.kv:
-                with only_logged("A prefix could not be kept"):
-                    if other.origin and self._parked_cache:
-                        self._parked_cache.touch(other.origin)
-                    self._keep_prefix(session, other)
-                return
-
-    def _shareable(self, session: Session) -> list[tuple[int, int, Session]]:
-        """Return what the log begins with that is in the KV, longest first: length, sequence, whose it is."""
-        found: list[tuple[int, int, Session]] = []
-        for other in self._holders():
-            if other is session or other.tenant != session.tenant:
-                continue
-            if self.checkpoints.is_needed:
-                common = common_length(other.log, session.log)
-                session.mark = max(session.mark, min(common, len(session.log) - 1))
-                whole = [*other.checkpoints, Checkpoint(other.kv, other.seq)]
-                found += [(each.length, each.seq, other) for each in whole if each.length <= common]
-            elif other.kv > max((length for length, _, _ in found), default=0) or self._memory != "exact":
-                found.append((min(other.kv, common_length(other.log, session.log)), other.seq, other))
-        return sorted((each for each in found if each[0]), key=lambda each: -each[0])
-
-    def _keep_prefix(self, session: Session, other: Session) -> None:
-        """Keep a prefix on disk that two conversations share: instructions, tools, examples."""
-        if self._parked_cache is None or session.is_fork or other in self._prefixes:
-            return
-        tokens = session.log[: session.kv]
-        is_same_conversation = len(tokens) >= other.first_prompt_tokens
-        if len(tokens) >= MIN_PREFIX_TOKENS and not is_same_conversation:
-            self._parked_cache.keep_prefix(session.tenant, tokens, lambda: self._runner.save(session.seq))
-
-    def _restore(self, session: Session) -> None:
-        """Load a longer prefix of the log from memory or disk, if there is one and it fits."""
-        if self._memory != "checkpoints" and self._restore_best(session, is_whole=False):
-            return
-        if self._memory != "exact":
-            self._restore_best(session, is_whole=True)
-
-    def _restore_best(self, session: Session, *, is_whole: bool) -> bool:
-        """Load the parked KV that helps most; `is_whole`: that need not be cut. Return whether it helped."""
-        if self._parked_cache is None:
-            return False
-        found, state = None, None
-        with only_logged("Parked KV could not be read"):
-            found = self._parked_cache.find(session.tenant, session.log, is_whole=is_whole)
-            if found is None or found.length < session.kv + MIN_RESTORED_TOKENS:
-                return False
-            state = self._parked_cache.read(found.parked)
-        if found is None or state is None:
-            return False
-        if self._load(session, state, len(found.parked.tokens)):
-            session.kv = len(found.parked.tokens)
-            self.trim(session, found.length)
-            session.restored_tokens = session.kv
-        if session.kv:
-            return True
-        self._share_prefix(session)
-        return False
-
-    def _load(self, session: Session, state: KVState, tokens: int) -> bool:
-        """Load a state into the session's sequence, in place of its shared KV. Return whether it worked."""
-        self._runner.trim(session.seq, 0)
-        session.kv = 0
-        while True:
-            try:
-                self._runner.load(session.seq, state)
-                self._loading += [session] if self._copier else []
-                return True
-            except ValueError:  # written by something else: not worth more than a prefill
-                return False
-            except ENDING:
-                raise
-            except KVFull:
-                if self._has_room_for(tokens):
-                    return False  # it is the state that is wrong
-                try:
-                    self._make_room([session], None)
-                except KVFull:
-                    return False
-            except BaseException as error:  # noqa: BLE001 - a state is worth a prefill, no more
-                log_fault("Parked KV could not be loaded", error)
-                self._runner.trim(session.seq, 0)
-                return False
-
-    def _has_room_for(self, tokens: int) -> bool:
-        """Return whether the cells that sessions take leave room for `tokens` more.
-
-        A session with a turn may have a page more than its KV fills: for tokens that are being decoded.
-        """
-        page = self._runner.info.page_tokens
-        held = [each.kv + (page if each.claim else 0) for each in self._holders()]
-        return sum(-(-count // page) * page for count in (tokens, *held)) <= self._runner.info.context_tokens
-
-    def preload(self) -> None:
-        """Load kept prefixes, the latest first, up to PRELOADED_SHARE of the cells."""
-        left = int(self._runner.info.context_tokens * PRELOADED_SHARE)
-        prefixes: list[ParkedKV] = []
-        with only_logged("The kept prefixes could not be read"):
-            prefixes = self._parked_cache.prefixes() if self._parked_cache else []
-        for parked in prefixes:
-            if len(parked.tokens) > left or len(self._free) < len(self.scratch):
-                continue
-            left -= len(parked.tokens)
-            assert self._parked_cache is not None
-            if (state := self._parked_cache.read(parked, counts_as_use=False)) is not None:
-                session = Session("", list(parked.tokens), parked.tenant)
-                session.seq, session.origin = self._free.pop(), parked
-                if self._load(session, state, len(session.log)):
-                    session.kv = len(session.log)
-                    self._prefixes.append(session)
-                else:
-                    self._free.append(session.seq)
+        return [s for s in [*self._beginnings.prefixes, *self._by_name.values()] if s.seq != NO_SEQ]
 
     def forward(
         self,
@@ -331,26 +212,28 @@ class Sessions:
         claim: Claim | None = None,
     ) -> Logits:
         """Run one pass for `working`. Make room for it if there is none; raise KVFull if none can be made."""
-        if not self.checkpoints.is_needed or should_stop is None:
+        is_plain = should_stop is None and all(span.want <= 1 for span in spans)
+        if is_plain or not self.checkpoints.cannot_cut:
             return self.with_room(working, lambda: self._runner.forward(spans, should_stop), claim)
-        return self._forward_with_checkpoints(working, spans, should_stop, claim)
+        return self._forward_and_back(working, spans, should_stop, claim)
 
-    def _forward_with_checkpoints(
+    def _forward_and_back(
         self,
         working: Sequence[Session],
         spans: Sequence[Span],
-        should_stop: ShouldStop,
+        should_stop: ShouldStop | None,
         claim: Claim | None,
     ) -> Logits:
-        """Run one pass that may be stopped. What it loses then is restored; what cannot be is not stopped."""
+        """Run one pass that may be stopped, or whose drafts may be wrong, and hold the states before it."""
         fed = {span.seq for span in spans}
         read = [session for session in working if session.seq in fed]
-        stop = should_stop if all(self.checkpoints.take(session) for session in read) else None
+        stop = should_stop if self.checkpoints.hold(read) else None
         try:
             return self.with_room(working, lambda: self._runner.forward(spans, stop), claim)
         except Stopped:
             for session in read:
-                session.kv = self.checkpoints.restore(session, session.kv)
+                session.kv = self.checkpoints.bring_back(session)
+            self.checkpoints.release()
             raise
 
     def with_room(self, working: Sequence[Session], run: Callable[[], T], claim: Claim | None = None) -> T:
@@ -379,19 +262,19 @@ class Sessions:
 
     def _evict(self, session: Session) -> None:
         """Remove a session's KV, and park it if it is long enough. Its log stays."""
-        if session in self._prefixes:
-            self._prefixes.remove(session)
+        if session in self._beginnings.prefixes:
+            self._beginnings.prefixes.remove(session)
         elif self._parked_cache is not None:
             self.trim(session, session.committed_length)  # text that is still being typed is not kept
             if session.kv >= MIN_RESTORED_TOKENS:
-                tokens = session.log[: session.kv]
+                tokens, save = session.log[: session.kv], partial(self._runner.save, session.seq)
                 with only_logged("KV could not be parked"):
-                    save = partial(self._runner.save, session.seq)
-                    self._parked_cache.park(session.tenant, tokens, save, used=session.used)
+                    kept = self.checkpoints.to_park(session, self._parked_cache.checkpoint_bytes)
+                    self._parked_cache.park(session.tenant, tokens, save, session.used, kept)
         self._release(session)
 
     def _release(self, session: Session) -> None:
-        self.checkpoints.forget(session)
+        session.checkpoints = []
         if session.seq != NO_SEQ:
             self._runner.trim(session.seq, 0)
             self._free.append(session.seq)

@@ -251,7 +251,7 @@ class Stepper:
         if turn.needs_row and not session.pending:
             self._sessions.trim(session, len(session.log) - 1)  # its logits are needed: feed the last again
         if begun:
-            self._sessions.checkpoints.take(session)
+            self._sessions.checkpoints.begin(session)
             turn.start(begun)
         return PassEntry(turn, turn.spans(limit))
 
@@ -285,6 +285,7 @@ class Stepper:
             wanted = sum(span.want for span in spans)
             self._apply(turn, fed, rows[:wanted], spent_s, begun)
             rows = rows[wanted:]
+        self._sessions.checkpoints.release()
         return None
 
     def _isolate(self, batch: list[PassEntry], error: BaseException) -> None:
@@ -329,7 +330,6 @@ class Stepper:
         """
         session, said_before = turn.session, turn.output_tokens
         session.kv += fed
-        self._sessions.checkpoints.take_if_due(session)
         turn.count_runner_time(spent_s)
         if not said_before:
             self.tokens_prefilled += fed
@@ -342,6 +342,7 @@ class Stepper:
             fault = error
         if turn.rejected:
             self._sessions.trim(session, session.kv - turn.rejected)
+        self._sessions.checkpoints.after_pass(session, fed, spent_s)
         if fault:
             if isinstance(turn, GenerateTurn) and turn.new_output:
                 self._sender.send(Tokens(turn.id, turn.new_output, turn.logprobs[: len(turn.new_output)]))
@@ -386,4 +387,5 @@ class Stepper:
         self._scheduler.remove(turn)
         self._isolated.discard(turn.id)
         turn.session.claim, turn.session.used = None, time.time()
+        turn.session.reread_tokens = 0
         self._sender.send(frame)

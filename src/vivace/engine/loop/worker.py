@@ -49,6 +49,7 @@ def make_parked_cache(job: Job, runner: Runner) -> ParkedCache | None:
             kv_format=runner.info.kv_format,
             limit_bytes=job.kv_disk_bytes,
             allocate=allocate,
+            can_cut=runner.info.memory == "exact",
         )
     except Exception as error:  # noqa: BLE001 - whatever is on the disk, an engine can do without
         print(f"KV cannot be parked: {error!r}", file=sys.stderr)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 Logits = NDArray[np.float32]  # [rows, vocab]
 
 # How far back a sequence can be cut. exact: to any length. bounded: to a length whose window is still there.
-# checkpoints: to none, since part of it is a recurrent state; only what was shared at a length still has it.
+# checkpoints: to none, since part of it is a recurrent state. The last two go back to states that were saved.
 MemoryKind = Literal["exact", "bounded", "checkpoints"]
 
 
@@ -54,6 +54,13 @@ class ModelInfo(NamedTuple):
         return min(self.context_tokens, round(self.trained_tokens * self.yarn_factor))
 
 
+class Checkpoint(NamedTuple):
+    """What of a sequence cannot be cut, as it was at a length: a recurrent state, or a window's cells."""
+
+    length: int
+    state: bytes | bytearray
+
+
 class KVFull(Exception):
     """The KV has no room for these tokens. Nothing was changed: the engine makes room and tries again."""
 
@@ -87,6 +94,13 @@ class HeldKV(Protocol):
 
 
 KVState: TypeAlias = bytes | HeldKV  # saved KV
+
+
+class SavedKV(NamedTuple):
+    """Saved KV of a sequence, and its checkpoints at earlier lengths."""
+
+    state: KVState
+    checkpoints: tuple[Checkpoint, ...] = ()
 
 
 class SamplingSpec(NamedTuple):
@@ -145,6 +159,26 @@ class Runner(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class CheckpointRunner(Runner, Protocol):
+    """A runner whose models may have a memory that cannot be cut, but goes back to states that were saved."""
+
+    def can_cut(self, seq: int, length: int) -> bool:
+        """Return whether `trim` and `share` can cut a sequence at a length."""
+        ...
+
+    def checkpoint(self, seq: int, length: int) -> Checkpoint:
+        """Return what of a sequence of this length cannot be cut, in host memory."""
+        ...
+
+    def restore(self, source: int, target: int, checkpoint: Checkpoint) -> int:
+        """Make `source` as it was at a checkpoint the KV of `target`, which may be the same.
+
+        Return how many positions `target` holds now: 0 if `source` lacks what is not in the checkpoint.
+        """
+        ...
 
 
 @runtime_checkable

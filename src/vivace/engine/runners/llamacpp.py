@@ -15,6 +15,7 @@ import llama_cpp as lc
 import numpy as np
 
 from vivace.engine.runners.base import (
+    Checkpoint,
     KVFull,
     KVState,
     Logits,
@@ -35,6 +36,7 @@ BATCH_TOKENS = 512  # the most tokens of one pass
 DRAFT_TOKENS = 63
 ABORT_CHECK_S = 0.005  # between two calls of `should_stop`: a pass has 600 operations, most of them short
 _NO_KV_SLOT, _ABORTED = 1, 2
+_PARTIAL = lc.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY  # what of a sequence cannot be cut
 
 
 class LlamaGpu(NamedTuple):
@@ -92,7 +94,7 @@ class LlamaRunner:
             threads=threads,
             yarn_factor=yarn_factor,
             memory=memory,
-            draft_tokens=0 if memory == "checkpoints" else DRAFT_TOKENS,
+            draft_tokens=DRAFT_TOKENS,
             can_stop=gpu is None,  # only the CPU's part of llama.cpp asks the abort callback
             kv_format=f"llama.cpp {lc.__version__} {path.name} {_identity(path)} yarn {yarn_factor:g}",
             device=gpu.kind if gpu else "cpu",
@@ -166,19 +168,19 @@ class LlamaRunner:
         return np.ctypeslib.as_array(lc.llama_get_logits(self._context), (wanted, vocab))
 
     def trim(self, seq: int, length: int) -> int:
-        if length and not self._can_cut(seq, length):
+        if length and not self.can_cut(seq, length):
             length = 0
         lc.llama_memory_seq_rm(self._memory, seq, length, -1)
         return length
 
     def share(self, source: int, target: int, length: int) -> int:
         lc.llama_memory_seq_rm(self._memory, target, 0, -1)
-        if not self._can_cut(source, length):
+        if not self.can_cut(source, length):
             return 0
         lc.llama_memory_seq_cp(self._memory, source, target, 0, length)
         return length
 
-    def _can_cut(self, seq: int, length: int) -> bool:
+    def can_cut(self, seq: int, length: int) -> bool:
         """Return whether a sequence still holds all that the model needs to go on from `length`.
 
         llama.cpp removes and copies without a word where it does not: other tokens would follow.
@@ -191,6 +193,27 @@ class LlamaRunner:
             case "bounded":
                 first = lc.llama_memory_seq_pos_min(self._memory, seq)
                 return bool(0 <= first <= max(0, length - self._window_tokens))
+
+    def checkpoint(self, seq: int, length: int) -> Checkpoint:
+        size = lc.llama_state_seq_get_size_ext(self._context, seq, _PARTIAL)
+        state = bytearray(size)
+        written = lc.llama_state_seq_get_data_ext(self._context, _pointer(state), size, seq, _PARTIAL)
+        assert written == size, (written, size)
+        return Checkpoint(length, state)
+
+    def restore(self, source: int, target: int, checkpoint: Checkpoint) -> int:
+        length, state = checkpoint
+        if source != target:
+            lc.llama_memory_seq_rm(self._memory, target, 0, -1)
+            lc.llama_memory_seq_cp(self._memory, source, target, 0, length)
+        is_set = lc.llama_state_seq_set_data_ext(self._context, _pointer(state), len(state), target, _PARTIAL)
+        # The rest is cut only now: a recurrent state refuses as long as it is one of a later length.
+        if is_set:
+            lc.llama_memory_seq_rm(self._memory, target, length, -1)
+            if lc.llama_memory_seq_pos_max(self._memory, target) == length - 1:
+                return length
+        lc.llama_memory_seq_rm(self._memory, target, 0, -1)
+        return 0
 
     def save(self, seq: int) -> bytes:
         size = lc.llama_state_seq_get_size(self._context, seq)
@@ -217,6 +240,11 @@ class LlamaRunner:
         lc.llama_batch_free(self._batch)
         lc.llama_free(self._context)
         lc.llama_model_free(self._model)
+
+
+def _pointer(state: bytes | bytearray) -> "ctypes._Pointer[ctypes.c_uint8]":
+    """Return where these bytes are, for llama.cpp: they are not copied."""
+    return np.frombuffer(state, np.uint8).ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
 
 
 def _plan(path: Path, gpu: LlamaGpu, context_tokens: int) -> Offload:

@@ -44,8 +44,16 @@ class Drafter:
     While the pass runs there is time for `look_ahead`.
     """
 
-    def __init__(self, costs: StepCosts, history: History, prediction: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        costs: StepCosts,
+        history: History,
+        prediction: Sequence[int] = (),
+        *,
+        reads_again: bool = False,  # after a wrong draft the next pass reads what was right of it again
+    ) -> None:
         self._costs = costs
+        self._reads_again = reads_again
         self._history = history
         self._cursor = Cursor(prediction)
         self._acceptance = AcceptanceRates()
@@ -136,9 +144,23 @@ class Drafter:
         # By draft length: a pass has one token more. All but the last fill a size that is measured.
         costs_ms = {size - 1: ms for size, ms in zip(SIZES, of_sizes, strict=False) if size <= most}
         costs_ms[most] = self._costs.ms(most + 1)
+        if self._reads_again:
+            token_ms = {length: (ms - of_sizes[0]) / max(1, length) for length, ms in costs_ms.items()}
+            costs_ms |= {
+                length: ms + token_ms[length] * _read_again(first, yields, length)
+                for length, ms in costs_ms.items()
+            }
         price_ms = min(ms / yields[length] for length, ms in costs_ms.items())
         plain_ms = costs_ms.pop(0, of_sizes[0])
         saved_ms, length = max(
             (first * yields[length - 1] * price_ms - ms + plain_ms, length) for length, ms in costs_ms.items()
         )
         return length, saved_ms
+
+
+def _read_again(first: float, yields: Sequence[float], length: int) -> float:
+    """Return how many right tokens of a draft to expect that are read again, since a later one is wrong."""
+    if not length:
+        return 0.0
+    all_right = first * (yields[length - 1] - yields[length - 2] if length > 1 else 1.0)
+    return max(0.0, first * yields[length - 1] - all_right * length)

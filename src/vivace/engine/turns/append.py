@@ -26,9 +26,9 @@ class AppendTurn(Turn):
 
     @property
     def _end(self) -> int:
-        """Return how far the log is read: but for its last token where the KV cannot be cut.
+        """Return how far the log is read: but for its last token where the KV cannot be cut at all.
 
         The next turn may need that token's logits, and can only get them by reading it.
         """
         log = self.session.log
-        return len(log) - 1 if self.session.interval_tokens and log else len(log)
+        return len(log) - 1 if self.session.cannot_cut and log else len(log)

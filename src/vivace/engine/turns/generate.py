@@ -162,7 +162,12 @@ class GenerateTurn(Turn):
 
     def _ready_drafter(self) -> Drafter:
         if self._drafter is None:
-            self._drafter = Drafter(self._costs, self.session.history(), self._work.prediction)
+            self._drafter = Drafter(
+                self._costs,
+                self.session.history(),
+                self._work.prediction,
+                reads_again=self.session.cannot_cut,
+            )
             self._drafter.observe(self.session.log[-self.output_tokens :])
         return self._drafter
 

@@ -40,6 +40,7 @@ class Turn:
         self.served_at = 0  # in ticks of the scheduler
         self.restore_s = self.prefill_s = self.runner_s = self.busy_s = self.draft_s = self.grammar_s = 0.0
         self.cached_tokens = self.restored_tokens = self.new_tokens = self.output_tokens = self.steps = 0
+        self.reread_tokens = 0
         self.compile_s = 0.0  # until its grammar was ready
         self.draft_accepted = self.draft_rejected = 0
         self.rejected = 0  # drafted tokens of the last pass that the model did not say
@@ -73,6 +74,7 @@ class Turn:
         self.restore_s = time.perf_counter() - begun if session.restored_tokens else 0.0
         self.cached_tokens, self.new_tokens = session.kv, session.pending
         self.restored_tokens, session.restored_tokens = min(session.restored_tokens, session.kv), 0
+        self.reread_tokens, session.reread_tokens = min(session.reread_tokens, session.pending), 0
 
     def count_runner_time(self, spent_s: float) -> None:
         """Count the time of a pass, before its results are applied."""
@@ -114,6 +116,7 @@ class Turn:
             cached_tokens=self.cached_tokens,
             restored_tokens=self.restored_tokens,
             new_tokens=self.new_tokens,
+            reread_tokens=self.reread_tokens,
             output_tokens=self.output_tokens,
             steps=self.steps,
             draft_accepted=self.draft_accepted,

@@ -205,6 +205,7 @@ class Waterfall(msgspec.Struct, frozen=True):
     cached_tokens: int = 0  # prompt tokens whose KV was already there, in memory or on disk
     restored_tokens: int = 0  # those of them that came from disk
     new_tokens: int = 0  # prompt tokens prefilled by this turn
+    reread_tokens: int = 0  # those of them that were read before, but no saved state could go on from there
     output_tokens: int = 0
     steps: int = 0  # forward passes
     draft_accepted: int = 0  # drafted tokens that the model said too

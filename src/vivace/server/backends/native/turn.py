@@ -334,6 +334,7 @@ class NativeTurn:
             cached_tokens=engine.cached_tokens,
             restored_tokens=engine.restored_tokens,
             new_tokens=engine.new_tokens,
+            reread_tokens=engine.reread_tokens,
             output_tokens=self.output_tokens,
             steps=engine.steps,
             draft_accepted=engine.draft_accepted,
