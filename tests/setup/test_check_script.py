@@ -12,6 +12,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from tests import REPOSITORY
+from tests.models.families import llama_templates
 from tests.setup.fake_machine import HANG_S, FakeMachine, wait_until
 
 sys.path.insert(0, str(REPOSITORY / "setup"))
@@ -148,3 +149,19 @@ def test_version_to_build_comes_from_the_pins() -> None:
 def test_progress_of_a_compilation(line: bytes, fraction: float | None) -> None:
     """Lines of ninja and of make say how far it is; the compiler's own words do not."""
     assert steps.compiled_fraction(line) == fraction
+
+
+def test_templates_are_kept_from_the_source(tmp_path: Path) -> None:
+    """Of llama.cpp's source the chat templates and a few vocabularies stay in the cache, once."""
+    models, constraints = tmp_path / "models", tmp_path / "constraints.txt"
+    (models / "templates").mkdir(parents=True)
+    (models / "templates" / "one.jinja").write_text("{{ x }}")
+    for name in native.VOCABULARIES:
+        (models / f"ggml-vocab-{name}.gguf").write_bytes(b"GGUF")
+    constraints.write_text("llama-cpp-python==0.3.36\n")
+    build = native.NativeBuild(REPOSITORY / "setup", constraints, tmp_path / "cache", "key")
+    for _ in range(2):
+        build._keep_templates(models)
+    kept = {str(path.relative_to(build.templates)) for path in build.templates.rglob("*.*")}
+    assert kept == {"templates/one.jinja", *(f"ggml-vocab-{name}.gguf" for name in native.VOCABULARIES)}
+    assert native.VOCABULARIES == llama_templates.VOCABULARIES
