@@ -73,7 +73,8 @@ def write(path: Path) -> None:
 def turn(engine: Engine, checkpoints: Checkpoints, number: int, *, is_on: bool, options: Any) -> float:
     """Run one turn of a new session. Return its seconds."""
     checkpoints.is_needed = checkpoints.cannot_cut = is_on
-    prompt = [int(token) for token in np.random.default_rng(number).integers(0, 1000, options.prompt)]
+    numbers = np.random.default_rng(number).integers(0, 100, options.prompt)
+    prompt = [int(token) for token in numbers]
     begun = time.perf_counter()
     engine.handle(Open("s", []))
     engine.handle(Generate("s", f"t{number}{is_on}", prompt, max_tokens=options.output, use_drafts=False))
