@@ -106,7 +106,8 @@ def widths(work: Path, device: str, largest: int) -> None:
     decoder = Decoder(shape, weights, device, dtype)
     adapter = new_adapter(shape, decoder.weights, 16, 32.0, 1, decoder.device)
     where = torch.cuda.get_device_name() if device == "cuda" else device
-    print(f"torch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}, {where}")
+    cudnn: int | None = torch.backends.cudnn.version()  # type: ignore[no-untyped-call,unused-ignore]
+    print(f"torch {torch.__version__}, cuDNN {cudnn}, {where}")
     cases = [(width, is_on) for width in range(1024, largest + 1, 64) for is_on in (True, False)]
     for width, is_on in cases:
         torch.backends.cuda.enable_cudnn_sdp(is_on)
@@ -126,7 +127,8 @@ def widths(work: Path, device: str, largest: int) -> None:
             for each in adapter.parameters:
                 each.grad = None
             backward(decoder, adapter, batch, 0.05, len(batch.targets))
-            wrong = sum(not bool(torch.isfinite(each.grad).all()) for each in adapter.parameters)
+            gradients = [each.grad for each in adapter.parameters if each.grad is not None]
+            wrong = sum(not bool(torch.isfinite(each).all()) for each in gradients)
             took.append(time.monotonic() - begun)
         told = f"wrong {wrong:3} of {len(adapter.parameters)}  {4 * width / min(took):8.0f} tokens/s"
         print(f"{width:5} = {width // 64:3} × 64  cuDNN {'on ' if is_on else 'off'}  {told}", flush=True)
