@@ -6,12 +6,14 @@ import pytest
 from vivace.config import Settings
 from vivace.engine.tuning import fit as fit_module
 from vivace.engine.tuning.fit import Machine, fit, read_bandwidth, this_machine
+from vivace.models.catalog import Memory
 
 
 class Model(msgspec.Struct, frozen=True):
     size_bytes: int
     active_share: float = 1.0
     kv_token_bytes: int = 0
+    memory: Memory = "exact"
 
 
 LAPTOP = Machine("", memory_bytes=32 * 10**9, bytes_per_second=40e9, measured_with="")
@@ -50,6 +52,13 @@ def test_the_kv_of_a_token_counts_where_it_is_known() -> None:
     """A hybrid's KV is a fraction of what its size suggests."""
     guessed, known = (fit(LAPTOP, Model(10 * 10**9, 1.0, each), 16_384) for each in (0, 20_000))
     assert guessed.needed_bytes - known.needed_bytes > 3 * 10**9
+
+
+def test_states_and_checkpoints_count() -> None:
+    """A window's checkpoints take up to a GiB, recurrent states and theirs two."""
+    kinds: tuple[Memory, ...] = ("exact", "bounded", "checkpoints")
+    needed = [fit(LAPTOP, Model(10**9, memory=kind), 4096).needed_bytes for kind in kinds]
+    assert [each - needed[0] for each in needed] == [0, 1 << 30, 2 << 30]
 
 
 def test_the_best_measurement_stays(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 from vivace.engine.kv.session import Session
 from vivace.engine.runners.base import Checkpoint, CheckpointRunner, Runner
+from vivace.engine.runners.limits import CHECKPOINT_BYTES
 
 INTERVAL_TOKENS = 512  # between two checkpoints …
 COST_SHARE = 0.01  # … more where taking one costs more than this of reading the tokens …
 LONGEST_INTERVAL = 8192  # … but no more than this, as long as all of them are within the limit
 MIN_TIMED_TOKENS = 16  # a pass over fewer says little about what reading costs
-LIMIT_BYTES = 1 << 30  # of all checkpoints in memory
 
 
 class Checkpoints:
@@ -27,7 +27,7 @@ class Checkpoints:
         runner: Runner,
         spares: Sequence[int],
         holders: Callable[[], Iterable[Session]],
-        limit_bytes: int = LIMIT_BYTES,
+        limit_bytes: int = CHECKPOINT_BYTES,
     ) -> None:
         memory = runner.info.memory
         self._runner = runner

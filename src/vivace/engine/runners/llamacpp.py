@@ -28,7 +28,7 @@ from vivace.engine.runners.base import (
 )
 from vivace.engine.runners.ggml import GgmlDevice
 from vivace.engine.runners.offload import Offload, plan_offload, read_size
-from vivace.engine.runners.recurrent import SEQUENCES, recurrent_sequences
+from vivace.engine.runners.recurrent import SEQUENCES, numbers_of, recurrent_sequences
 from vivace.errors import StartError
 from vivace.models.gguf_vocab import end_tokens, load_model, piece_of
 
@@ -74,7 +74,7 @@ class LlamaRunner:
         yarn_factor = _yarn_factor(self._model, session_tokens, trained)
         context_tokens = offload.context_tokens if offload else max(context_tokens, session_tokens)
         memory = _memory_kind(self._model)
-        sequences = recurrent_sequences(self._model) if memory == "checkpoints" else SEQUENCES
+        sequences = recurrent_sequences(numbers_of(self._model)) if memory == "checkpoints" else SEQUENCES
         self._context = _make_context(self._model, context_tokens, sequences, threads, yarn_factor)
         self._memory = lc.llama_get_memory(self._context)
         self._window_tokens = lc.llama_model_n_swa(self._model)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from llama_cpp._ggml import libggml
 
+from vivace.engine.runners.recurrent import states_bytes
 from vivace.errors import StartError
 from vivace.models.store import shards_of
 
@@ -24,6 +25,7 @@ class ModelSize(NamedTuple):
     layers: int
     weight_bytes: int
     kv_token_bytes: int  # of one token, in all layers
+    states_bytes: int = 0  # recurrent state of all sequences
 
 
 class Offload(NamedTuple):
@@ -45,7 +47,7 @@ def plan_offload(size: ModelSize, free_bytes: int, context_tokens: int, gpu_cont
     With room for all weights, half of what is left is KV, unless the user said how much. Without, the context
     is the CPU's and each layer takes its share of the KV along.
     """
-    whole, room = size.layers + 1, max(0, free_bytes - RESERVE_BYTES)
+    whole, room = size.layers + 1, max(0, free_bytes - RESERVE_BYTES - size.states_bytes)
     fitting = int((room - size.weight_bytes) * KV_SHARE) // size.kv_token_bytes
     cells = gpu_context_tokens or min(MOST_CELLS, max(context_tokens, fitting))
     needed = size.weight_bytes + cells * size.kv_token_bytes
@@ -105,4 +107,5 @@ def _size(header: int, weight_bytes: int) -> ModelSize:
     kv_heads = number("attention.head_count_kv", heads)
     key_width, value_width = number("attention.key_length", width), number("attention.value_length", width)
     kv_token_bytes = layers * kv_heads * (key_width + value_width) * KV_VALUE_BYTES
-    return ModelSize(max(1, layers), weight_bytes, max(1, kv_token_bytes))
+    states = states_bytes(lambda name: number(name, 0))
+    return ModelSize(max(1, layers), weight_bytes, max(1, kv_token_bytes), states)

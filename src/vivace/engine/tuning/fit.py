@@ -15,13 +15,14 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from vivace.config import Settings
+from vivace.engine.runners.limits import CHECKPOINT_BYTES, STATES_BYTES
 from vivace.engine.tuning.cpu import choose_threads, memory_bytes
 from vivace.engine.tuning.keys import machine_key
 from vivace.engine.tuning.profile import tuned
 from vivace.engine.wire.job import MEMORY_SHARE, weights_with_kv_bytes
 from vivace.errors import ModelUnavailable
 from vivace.models import store
-from vivace.models.catalog import ModelCard
+from vivace.models.catalog import Memory, ModelCard
 from vivace.programs import find_program
 
 MEASURED_BYTES = 64 << 20  # by each thread: more than any cache it has for itself
@@ -52,6 +53,8 @@ class Weighed(Protocol):
     def active_share(self) -> float: ...
     @property
     def kv_token_bytes(self) -> int: ...
+    @property
+    def memory(self) -> Memory: ...
 
 
 class Fit(NamedTuple):
@@ -86,12 +89,14 @@ class Fit(NamedTuple):
 def fit(machine: Machine, model: Weighed, context_tokens: int, measured: float = 0.0) -> Fit:
     """Return how a model would do. `measured`: tokens a second that it makes here on the CPU, if known."""
     needed = weights_with_kv_bytes(model.size_bytes, context_tokens, model.kv_token_bytes)
+    needed += STATES_BYTES if model.memory == "checkpoints" else 0
     read_bytes = max(1.0, model.size_bytes * model.active_share)
     if needed <= machine.gpu_bytes:
         per_second = GPU_SHARE * machine.gpu_bytes_per_second
         besides = MIXTURE_SECONDS if model.active_share < 1 else 0.0
         speed = 1 / (read_bytes / per_second + besides) if per_second else 0.0
         return Fit(needed, machine.gpu_bytes, speed, is_on_gpu=True)
+    needed += CHECKPOINT_BYTES if model.memory != "exact" else 0  # beside a GPU they are not in its memory
     speed, room = measured or machine.bytes_per_second / read_bytes, int(MEMORY_SHARE * machine.memory_bytes)
     return Fit(needed, room, speed, is_on_gpu=False, is_measured=bool(measured))
 
