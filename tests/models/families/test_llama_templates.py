@@ -293,3 +293,19 @@ def test_no_text_becomes_a_control_token(name: str) -> None:
             "but for a switch that one removes"
         )
     assert counted[0] == counted[1]
+
+
+def test_a_schema_holds_where_calls_have_no_grammar() -> None:
+    """LFM2's calls are Python, which no grammar holds; an answer under a schema still obeys it."""
+    _, family = spoken("LFM2.5-8B-A1B")
+    assert family.call_format.form is None
+    assert family.grammar(OutputSpec(schema='{"type": "object"}', effort="none")) is not None
+    assert family.grammar(OutputSpec(tools=(probes.TOOL,), choice="required", effort="none")) is None
+
+
+def test_a_strict_tool_may_be_called_where_a_control_token_begins_a_call() -> None:
+    """A grammar has no control tokens: a call that is not required could never begin under one."""
+    _, family = spoken("Kimi-K2-Instruct")
+    strict = msgspec.structs.replace(probes.TOOL, is_strict=True)
+    assert family.grammar(OutputSpec(tools=(strict,))) is None
+    assert family.grammar(OutputSpec(tools=(strict,), choice="required")) is not None

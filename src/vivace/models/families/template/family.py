@@ -59,6 +59,7 @@ class TemplateFamily:
         self._style = msgspec.structs.replace(self.call_format.style, reasoning=self._tags)
         self.stop_tokens = tuple(self._tokens_of(_stop_names(frames)))
         self.controls = self._controls()
+        self._form = self.call_format.held(self.controls.values())
         self._ends = LogEnd(frames, tokenizer, frozenset({*self.stop_tokens, *tokenizer.end_tokens}))
 
     def _tokens_of(self, names: Iterable[str]) -> list[int]:
@@ -172,12 +173,9 @@ class TemplateFamily:
         return TextParser(callable_tools(spec), self._style, before=self.unfinished_answer(log) or "")
 
     def grammar(self, spec: OutputSpec) -> Grammar | None:
-        form = self.call_format.form
-        if form is None:
-            return None
         tags = self._tags
         reasoning = [_rule(tags)] if tags and self._thinks(spec) else []
-        return grammar_of(spec, form, reasoning=reasoning)
+        return grammar_of(spec, self._form, reasoning=reasoning)
 
     def _thinks(self, spec: OutputSpec) -> bool:
         """Return whether the answer may begin with reasoning."""
