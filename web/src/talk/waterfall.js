@@ -47,7 +47,7 @@ function Stages({ turns }) {
     <thead><tr><th></th>${turns.map((turn) => html`<th>${shown(turn.name)}</th>`)}</tr></thead>
     <tbody>
       ${STAGES.map(([field, name]) => html`<tr><th><i class=${`swatch ${field}`}></i>${name}</th>${turns.map((turn) => html`<td>${duration(turn[field] ?? 0)}</td>`)}</tr>`)}
-      ${[["cached_tokens", "cached"], ["new_tokens", "read"], ["output_tokens", "written"], ["draft_accepted", "drafts right"], ["draft_rejected", "drafts wrong"]].map(
+      ${[["cached_tokens", "cached"], ["new_tokens", "read"], ["reread_tokens", "read again"], ["output_tokens", "written"], ["draft_accepted", "drafts right"], ["draft_rejected", "drafts wrong"]].map(
         ([field, name]) => html`<tr><th>${name}</th>${turns.map((turn) => html`<td>${count(turn[field] ?? 0)}</td>`)}</tr>`,
       )}
     </tbody>
