@@ -10,20 +10,30 @@ from tests.engine.fixtures import (
     cuda_fixture,
     llama_fixture,
     llama_gpu_fixture,
+    tiny_fixture,
 )
 from vivace.engine.devices.backend_files import NAMES
 
+OF_A_KIND = ("gemma3", "gpt-oss", "qwen35", "mamba2")  # memories that cannot be cut everywhere
 ON_GPUS = {f"llama.cpp {kind}": kind for kind in NAMES}
 
 
 @pytest.fixture(
     scope="module",
-    params=["llama.cpp", "cuda", *(pytest.param(name, marks=pytest.mark.thorough) for name in ON_GPUS)],
+    params=[
+        "llama.cpp",
+        *OF_A_KIND,
+        "cuda",
+        *(pytest.param(name, marks=pytest.mark.thorough) for name in ON_GPUS),
+    ],
 )
 def fixture(request: pytest.FixtureRequest) -> Iterator[RunnerFixture]:
     """Each runner in turn; a test that takes it must hold for all of them."""
     if request.param == "cuda":
         found = cuda_fixture()
+    elif request.param in OF_A_KIND:
+        folder = request.getfixturevalue("tmp_path_factory").mktemp("tiny")
+        found = tiny_fixture(request.param, folder)
     elif kind := ON_GPUS.get(request.param):
         found = llama_gpu_fixture(request.getfixturevalue("smol"), kind)
     else:

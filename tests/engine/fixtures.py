@@ -6,7 +6,7 @@ place without one. Tests that hold for both take the fixture `fixture`.
 
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 
 from tests.engine.desk import Desk
+from tests.engine.tiny_models import write_tiny_model
 from vivace.config import load_settings
 from vivace.engine.devices.backend_files import BackendName, find_built
 from vivace.engine.kv.parked_cache import ParkedCache
-from vivace.engine.runners.base import Logits, Runner, Span
+from vivace.engine.runners.base import Logits, Runner, ShouldStop, Span
 from vivace.errors import StartError
 from vivace.models.families.base import Message, OutputSpec
 from vivace.models.families.qwen25 import Qwen25
@@ -73,6 +74,30 @@ def llama_fixture(smol: Path, *, context_tokens: int = CONTEXT_TOKENS) -> Runner
 
     runner = LlamaRunner(smol, context_tokens=context_tokens, threads=1)
     return RunnerFixture("llama.cpp", runner, GgufTokenizer(smol), runner.close)
+
+
+def tiny_fixture(architecture: str, folder: Path) -> RunnerFixture:
+    """llama.cpp with a tiny random model of another memory kind, whose tokens are bytes."""
+    pytest.importorskip("llama_cpp", reason="llama.cpp is not installed")
+    from vivace.engine.runners.llamacpp import LlamaRunner
+
+    words = ByteTokenizer()
+
+    class ByteRunner(LlamaRunner):
+        """The file has no vocabulary; what it says are printable letters."""
+
+        def forward(self, spans: Sequence[Span], should_stop: ShouldStop | None = None) -> Logits:
+            rows = super().forward(spans, should_stop).copy()
+            rows[:, :32] = rows[:, 127:] = -100.0
+            return rows
+
+        def token_bytes(self, token: int) -> bytes:
+            return words.token_bytes(token)
+
+    path = write_tiny_model(architecture, folder, words.size)
+    runner = ByteRunner(path, context_tokens=CONTEXT_TOKENS, threads=1)
+    runner.info = runner.info._replace(end_tokens=words.end_tokens)
+    return RunnerFixture(architecture, runner, words, runner.close)
 
 
 def divergences(found: Logits, wanted: Logits) -> Logits:

@@ -45,10 +45,10 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
 KINDS = {"llama": "exact", "qwen3": "exact", "glm4moe": "exact", "gemma3": "bounded", "gpt-oss": "bounded"}
 
 
-def metadata(architecture: str) -> dict[str, Any]:
+def metadata(architecture: str, vocab: int = VOCAB) -> dict[str, Any]:
     """Return what a file of this architecture says of itself."""
     common = {
-        **{"vocab_size": VOCAB, "context_length": CONTEXT_TOKENS, "block_count": LAYERS},
+        **{"vocab_size": vocab, "context_length": CONTEXT_TOKENS, "block_count": LAYERS},
         **{"embedding_length": EMBEDDING, "feed_forward_length": FEED, "leading_dense_block_count": 1},
         **{"attention.head_count": HEADS, "attention.head_count_kv": HEADS, "full_attention_interval": 2},
         **{"attention.layer_norm_rms_epsilon": 1e-5, "attention.layer_norm_epsilon": 1e-5},
@@ -60,11 +60,11 @@ def metadata(architecture: str) -> dict[str, Any]:
     return {"general.architecture": architecture, **own, "tokenizer.ggml.model": "no_vocab"}
 
 
-def write_tiny_model(architecture: str, folder: Path) -> Path:
+def write_tiny_model(architecture: str, folder: Path, vocab: int = VOCAB) -> Path:
     """Write the model of an architecture, unless it is there, and return its file."""
     path = folder / f"{architecture}.gguf"
     if not path.exists():
-        write_model(metadata(architecture), path)
+        write_model(metadata(architecture, vocab), path)
     return path
 
 
