@@ -225,6 +225,31 @@ def test_checkpoints_keep_to_their_bytes(models: Path, tmp_path: Path) -> None:
     desk.engine.close()
 
 
+def test_a_conversation_more_than_there_are_states_waits_parked(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twelve conversations in eight states: each goes on at its end, and says what it would alone."""
+    from vivace.engine.runners import recurrent
+    from vivace.engine.runners.llamacpp import LlamaRunner
+
+    monkeypatch.setattr(recurrent, "SEQUENCES", recurrent.FEWEST)
+    runner = LlamaRunner(write_tiny_model("qwen35", models), context_tokens=CELLS, threads=1)
+    assert runner.info.sequences == 8
+    cache = ParkedCache(tmp_path, kv_format=runner.info.kv_format, limit_bytes=1 << 30, can_cut=False)
+    desk = Desk(runner, cache)
+    logs = {f"s{number}": some_log(60 + number, number) for number in range(12)}
+    for name, log in logs.items():
+        says(desk, models, "qwen35", log, name)
+    for name, log in logs.items():
+        desk.run(Generate(name, f"{name} again", [1, 2], max_tokens=4))
+        assert desk.finished(f"{name} again").waterfall.new_tokens == 3
+        said = desk.tokens(f"{name} again")
+        whole = [*log, *desk.tokens(name), 1, 2]
+        assert_best(plain_rows("qwen35", models, whole + said[:-1], len(said)), said)
+    desk.engine.close()
+    runner.close()
+
+
 def _state(architecture: str, models: Path) -> bytes | bytearray:
     """Return what one checkpoint of a model takes."""
     runner = _runner(architecture, models, "engine")
