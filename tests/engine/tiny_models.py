@@ -26,10 +26,16 @@ _EXPERTS = {
 }
 _GATED = {"ssm.inner_size": 256, **_EXPERTS}  # gated delta nets
 _ALTERNATING = {"attention.head_count": [HEADS, 0] * 2, "attention.head_count_kv": [HEADS, 0] * 2}
+_LATENT = {  # attention over a compressed KV
+    **{"attention.q_lora_rank": 64, "attention.kv_lora_rank": 64, "attention.head_count_kv": 1},
+    **{"attention.key_length": 96, "attention.value_length": 64, "rope.dimension_count": 32},
+    **{"attention.key_length_mla": 64, "attention.value_length_mla": 32},
+}
 ARCHITECTURES: dict[str, dict[str, Any]] = {
     "llama": {},
     "qwen3": {},
     "glm4moe": _EXPERTS,
+    "deepseek2": {**_EXPERTS, **_LATENT, "rope.scaling.yarn_log_multiplier": 0.1},
     "gemma3": {"attention.sliding_window": WINDOW},
     "gpt-oss": {"attention.sliding_window": WINDOW, **_EXPERTS},
     "qwen35": _GATED,
@@ -42,7 +48,10 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
     "lfm2": _ALTERNATING,
     "mamba2": {"ssm.time_step_rank": 8},
 }
-KINDS = {"llama": "exact", "qwen3": "exact", "glm4moe": "exact", "gemma3": "bounded", "gpt-oss": "bounded"}
+KINDS = {
+    **dict.fromkeys(("llama", "qwen3", "glm4moe", "deepseek2"), "exact"),
+    **dict.fromkeys(("gemma3", "gpt-oss"), "bounded"),
+}
 
 
 def metadata(architecture: str, vocab: int = VOCAB) -> dict[str, Any]:
