@@ -39,12 +39,13 @@ def stem(file: str) -> str:
 
 
 def test_made_weights_are_listed_below_their_model(settings: Settings) -> None:
-    """A made file has its own line, with format, size and place; profiles have none."""
+    """A made file is said with format, size and place, also without its model; profiles are not."""
     made = put(settings, f"{stem(QWEN.file)}.{PRINT}.Q8_0.gguf", 1_900_000_000)
     put(settings, f"{stem(QWEN.file)}.{PRINT}.aaaabbbbcccc.0.3.36.json")
-    lines = say("list").splitlines()
-    assert lines[2].split() == ["Q8_0", "made", "here", "1,900", "MB", str(made)]
-    assert lines[3].split()[0] == SMOLLM2.name
+    shown = " ".join(say("list").split("\nRecommended")[0].split())
+    assert f"{QWEN.name} 1.1 GB" in shown
+    assert f"not here Q8_0 made here, 1.9 GB: {made}" in shown
+    assert shown.count("made here") == 1
 
 
 def test_removing_a_model_removes_what_was_made_from_it(settings: Settings) -> None:

@@ -52,13 +52,14 @@ def listing(settings: Settings) -> Listing:
     ]
     names = [pick.model.name for pick in recommend(machine, settings.context_tokens)]
     by_name = {row.choice.name: row for row in rows}
+    made = {row.choice.name: _made(settings, row.choice) for row in rows}
     return Listing(
         machine=machine,
         used=settings.model,
-        here=[row for row in rows if row.choice.path or row.choice.downloaded_bytes],
+        here=[row for row in rows if row.choice.path or row.choice.downloaded_bytes or made[row.choice.name]],
         recommended=[by_name[name] for name in names],
         rows=rows,
-        made={row.choice.name: _made(settings, row.choice) for row in rows},
+        made=made,
     )
 
 
