@@ -67,7 +67,8 @@ def test_a_conversation_with_tools_is_read_once(sdk: Anthropic) -> None:
         "content": [{"type": "text", "text": "The wall?", "cache_control": {"type": "ephemeral"}}],
     }
     fields: Any = {"model": "claude-opus-4-8", "max_tokens": 60, "tools": [PAINT], "system": SYSTEM}
-    asked: Message = sdk.messages.create(**fields, messages=[first], tool_choice={"type": "any"})
+    one: Any = {"type": "any", "disable_parallel_tool_use": True}
+    asked: Message = sdk.messages.create(**fields, messages=[first], tool_choice=one)
     (used,) = [block for block in asked.content if isinstance(block, ToolUseBlock)]
     result = {"type": "tool_result", "tool_use_id": used.id, "content": "painted"}
     history: list[Any] = [

@@ -12,6 +12,7 @@ from vivace.models.families.base import Call, Entry, Message, Output, Thought, T
 from vivace.models.families.calls.definitions import described, parameters
 from vivace.models.families.calls.json_call import INPUT
 from vivace.models.families.calls.json_reading import decoded
+from vivace.models.families.template.sandbox import Written
 
 Chat = dict[str, Any]  # one message
 
@@ -43,7 +44,7 @@ def answer_of(text: str, thought: str = "", thought_key: str = "", calls: Sequen
 
 
 def call_of(name: str, arguments: Mapping[str, Any], call_id: str, *, is_text: bool) -> Chat:
-    given: Any = json.dumps(arguments, ensure_ascii=False) if is_text else dict(arguments)
+    given: Any = as_json(arguments) if is_text else arguments
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": given}}
 
 
@@ -51,12 +52,22 @@ def result_of(text: str, name: str, call_id: str) -> Chat:
     return {"role": "tool", "content": text, "name": name, "tool_call_id": call_id}
 
 
-def arguments_of(call: Call) -> dict[str, Any]:
-    """Return a call's arguments as an object, whatever the client sent."""
-    if call.is_custom:
-        return {INPUT: call.arguments}
-    found = decoded(call.arguments.strip() or "{}")
-    return dict(found) if isinstance(found, Mapping) else {INPUT: call.arguments}
+def arguments_of(call: Call) -> Written:
+    """Return a call's arguments as an object, whatever the client sent; JSON keeps the text that it has.
+
+    A model's own spaces and line breaks stay: in other tokens, all behind the call would be read again.
+    """
+    found = None if call.is_custom else decoded(call.arguments.strip() or "{}")
+    if not isinstance(found, Mapping):
+        return Written({INPUT: call.arguments})
+    given = Written(found)
+    given.text = call.arguments.strip()
+    return given
+
+
+def as_json(arguments: Mapping[str, Any]) -> str:
+    text = arguments.text if isinstance(arguments, Written) else ""
+    return text or json.dumps(arguments, ensure_ascii=False)
 
 
 def definition_of(tool: Tool, text: Any, schema: Any) -> dict[str, Any]:

@@ -43,6 +43,12 @@ class TemplateError(Exception):
     """The template cannot write this. The text is one clause that says why."""
 
 
+class Written(dict[str, Any]):
+    """A JSON object, and the text in which it was written: `tojson` gives that text."""
+
+    text = ""
+
+
 class Budget:
     """What one rendering may still use."""
 
@@ -299,6 +305,8 @@ def _to_json(
 ) -> str:
     if isinstance(indent, int) and indent > 16:
         raise TemplateError("it pads text too far")
+    if isinstance(value, Written) and value.text and not (ensure_ascii or indent or separators or sort_keys):
+        return value.text
     text = json.dumps(
         value, ensure_ascii=False, indent=indent, separators=separators, sort_keys=sort_keys, default=_plain
     )

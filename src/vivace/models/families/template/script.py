@@ -17,7 +17,7 @@ from vivace.models.families.template import probes
 from vivace.models.families.template.frames import NOTHING, Frames, Values, shared
 from vivace.models.families.template.masking import Mask
 from vivace.models.families.template.probes import Chat, Turn, answer_of, definition_of, said, turns_of
-from vivace.models.families.template.sandbox import TemplateError
+from vivace.models.families.template.sandbox import TemplateError, Written
 from vivace.models.families.token_writer import TemplateText
 
 Kind = Literal["start", "system", "awaiting", "user", "tool", "assistant"]
@@ -250,7 +250,7 @@ class Script:
                 f"{text}\n{told}" if text and told else text + told, thought, frames.thought_key
             ), names
         calls = [
-            frames.call(name, mask.value(probes.arguments_of(call)), id_)
+            frames.call(name, self._arguments(call), id_)
             for call, (name, id_) in zip(made, names, strict=True)
         ]
         return answer_of(text, thought, frames.thought_key, calls), names
@@ -261,9 +261,15 @@ class Script:
         for call in turn:
             if isinstance(call, Call):
                 name = json.dumps(self.mask.text(call.name), ensure_ascii=False)
-                arguments = json.dumps(self.mask.value(probes.arguments_of(call)), ensure_ascii=False)
+                arguments = probes.as_json(self._arguments(call))
                 told.append(f'<tool_call>\n{{"name": {name}, "arguments": {arguments}}}\n</tool_call>')
         return "\n".join(told)
+
+    def _arguments(self, call: Call) -> Written:
+        given = probes.arguments_of(call)
+        masked = Written(self.mask.value(given))
+        masked.text = self.mask.text(given.text)
+        return masked
 
     def _results(self, turn: Turn) -> None:
         frames, mask = self._frames, self.mask
