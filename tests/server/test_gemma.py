@@ -75,6 +75,10 @@ def text_of(response: dict[str, object]) -> str:
     )
 
 
+def sentence(response: dict[str, object]) -> str:
+    return text_of(response).partition(".")[0]
+
+
 def waterfall(response: dict[str, object]) -> dict[str, int]:
     return response["vivace"]["waterfall"]  # type: ignore[index,no-any-return]
 
@@ -92,7 +96,9 @@ async def test_a_question_and_the_next(address: ServerAddress) -> None:
         assert "Berlin" in text_of(second)
         assert waterfall(second)["new_tokens"] < 20
         again = await complete(talker, instructions=INSTRUCTIONS, input=asked("Capital of France?"))
-        assert text_of(again) == text_of(first), "the same beginning, from the KV of another conversation"
+        # From the KV of another conversation. Behind its sentence a base model is undecided: passes of other
+        # sizes round differently, and then it says something else.
+        assert sentence(again) == sentence(first)
         assert waterfall(again)["cached_tokens"] > 250
 
 
