@@ -5,6 +5,7 @@ in a KV changes the logits by more than the bound.
 """
 
 import itertools
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tests.engine.tiny_models import ARCHITECTURES, KINDS, write_tiny_model
 from tests.thorough import examples
 from vivace.engine.kv.checkpoints import INTERVAL_TOKENS
 from vivace.engine.kv.parked_cache import ParkedCache
+from vivace.engine.kv.session import Session
 from vivace.engine.output.sampler import log_probability
 from vivace.engine.runners.base import CheckpointRunner, Logits, Runner, Span, Stopped
 from vivace.engine.wire.frames import Append, Generate, Open, Park, Rewind, Waterfall
@@ -222,6 +224,31 @@ def test_checkpoints_keep_to_their_bytes(models: Path, tmp_path: Path) -> None:
     assert desk.finished("again").waterfall.new_tokens <= furthest + 1
     said = desk.tokens("again")
     assert_best(plain_rows("qwen35", models, [*log[:1100], 5, *said[:-1]], len(said)), said)
+    desk.engine.close()
+
+
+def test_a_token_is_written_without_a_copy_of_the_state(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slow passes can be stopped, and the state before them is held; but not where one token is computed."""
+    runner = _runner("qwen35", models, "engine")
+    cache = ParkedCache(tmp_path, kv_format=runner.info.kv_format, limit_bytes=1 << 30, can_cut=False)
+    slow = {1: 100.0, 16: 120.0, 64: 200.0, 512: 900.0}  # ms
+    desk = Desk(runner, cache, slow)
+    held: list[int] = []
+    checkpoints = desk.engine._sessions.checkpoints
+    hold = checkpoints.hold
+
+    def counted(sessions: Sequence[Session]) -> bool:
+        held.append(len(sessions))
+        return hold(sessions)
+
+    monkeypatch.setattr(checkpoints, "hold", counted)
+    desk.run(Open("a", []), Generate("a", "first", some_log(40, 31), max_tokens=1, use_drafts=False))
+    assert held, "reading a prompt can be stopped"
+    held.clear()
+    desk.run(Generate("a", "second", [], max_tokens=8, use_drafts=False))
+    assert not held
     desk.engine.close()
 
 

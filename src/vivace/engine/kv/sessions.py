@@ -212,9 +212,11 @@ class Sessions:
         claim: Claim | None = None,
     ) -> Logits:
         """Run one pass for `working`. Make room for it if there is none; raise KVFull if none can be made."""
-        is_plain = should_stop is None and all(span.want <= 1 for span in spans)
-        if is_plain or not self.checkpoints.cannot_cut:
+        if not self.checkpoints.cannot_cut:
             return self.with_room(working, lambda: self._runner.forward(spans, should_stop), claim)
+        is_decoding = all(len(span.tokens) == 1 for span in spans)  # not worth the copy of a state to stop it
+        if is_decoding or (should_stop is None and all(span.want <= 1 for span in spans)):
+            return self.with_room(working, lambda: self._runner.forward(spans), claim)
         return self._forward_and_back(working, spans, should_stop, claim)
 
     def _forward_and_back(
