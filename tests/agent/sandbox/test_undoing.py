@@ -1,11 +1,14 @@
 """Protected names that a command makes, moves or copies: undone before its user has the folder back."""
 
 import asyncio
+import fcntl
 import os
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ import pytest
 from tests.agent.tools.workbench import call, context_for
 from tests.sandboxes import needs_sandbox
 from tests.server.serving import until
+from vivace.agent.sandbox import workspace
 from vivace.agent.sandbox.looking import SETTLED_NS
 from vivace.agent.sandbox.run import Limits, Outcome, run_sandboxed
 from vivace.agent.sandbox.workspace import Workspace
@@ -311,6 +315,42 @@ class TestBeside:
         )
         assert await running.wait() == 0
         assert not (root / "ran").exists()
+
+    async def test_what_stays_while_another_program_holds_the_folder_is_told(self, root: Path) -> None:
+        """Another user of the machine can hold it for as long as he likes, and hides nothing so."""
+        with holding(root, fcntl.LOCK_SH) as holder:
+            outcome = await sh(root, "mkdir -p x/.git")
+            assert "still there: x/.git." in outcome.undone
+            fcntl.flock(holder, fcntl.LOCK_UN)
+            assert "Taken away: x/.git." in (await sh(root, "true")).undone
+
+    async def test_a_folder_that_another_program_holds_for_itself_holds_up_no_loop(
+        self, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The command waits a while and is not run; everything else goes on."""
+        await sh(root, "true")
+        monkeypatch.setattr(workspace, "HOLDING_S", 0.2)
+        turns = 0
+        with holding(root, fcntl.LOCK_EX):
+            running = asyncio.create_task(sh(root, "touch ran"))
+            while not running.done():
+                await asyncio.sleep(0.01)
+                turns += 1
+            with pytest.raises(SandboxUnavailable, match="holds"):
+                await running
+        assert turns >= 5
+        assert not (root / "ran").exists()
+
+
+@contextmanager
+def holding(root: Path, how: int) -> Iterator[int]:
+    """Hold a folder as another program would."""
+    holder = os.open(root, os.O_RDONLY)
+    try:
+        fcntl.flock(holder, how)
+        yield holder
+    finally:
+        os.close(holder)
 
 
 async def test_a_workspace_inside_a_protected_link_is_still_refused(root: Path) -> None:

@@ -31,7 +31,6 @@ MAX_REMEMBERED = 8  # workspaces
 SETTLED_NS = 2 * 10**9  # a folder that changed later than this before a look is read again by the next
 GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # meanwhile, or a link now
 CANNOT_ENTER = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG)
-GIT_SHAPE = frozenset({"HEAD", "objects", "refs"})
 GIT_SETTINGS = ("config", "config.worktree", "commondir", "hooks")  # what makes Git run something
 # File systems whose folders have a new change time whenever an entry is made, moved or removed.
 TRUE_TIMES = frozenset(
@@ -155,7 +154,7 @@ class _Walk:
         status = os.fstat(descriptor)
         below: list[str] = []
         noted: list[tuple[str, Kind]] = []
-        shape = 0
+        has_head = False
         suspects = self._suspects
         with os.scandir(descriptor) as found:
             for each in found:
@@ -163,15 +162,14 @@ class _Walk:
                 if (name[0] in suspects or not name.isascii()) and normalized(name) in self._protected:
                     noted.append((name, "protected"))
                 elif each.is_file(follow_symlinks=False):
-                    shape += name == "HEAD"
+                    has_head |= name == "HEAD"
                 elif each.is_dir(follow_symlinks=False):
-                    shape += name in GIT_SHAPE
                     below.append(name)
                 elif each.is_symlink():
-                    shape += name in GIT_SHAPE
+                    has_head |= name == "HEAD"
                 elif _is_socket(each):
                     noted.append((name, "socket"))
-        if shape >= len(GIT_SHAPE):
+        if has_head and _is_repository(descriptor):
             noted.append(("", "repository"))
             noted += [(name, "protected") for name in GIT_SETTINGS]
             passed_over = (*GIT_SETTINGS, *(["objects"] if is_protected else []))  # hundreds, of Git alone
@@ -220,6 +218,16 @@ class _Walk:
             return
         if status.st_uid == os.geteuid() or can_enter:
             yield _entry(path, "closed", status)
+
+
+def _is_repository(folder: int) -> bool:
+    """Return whether Git takes a folder with a HEAD for a repository: one of its own, or part of another.
+
+    It asks only whether the rest is there, of whatever kind.
+    """
+    names = ("commondir", "objects", "refs")
+    shares, *own = (os.access(name, os.F_OK, dir_fd=folder, follow_symlinks=False) for name in names)
+    return shares or all(own)
 
 
 def _is_socket(entry: "os.DirEntry[str]") -> bool:

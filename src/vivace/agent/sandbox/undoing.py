@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vivace.agent.door import LISTABLE, open_inside
-from vivace.agent.sandbox.looking import GIT_SETTINGS, Identity, Kind, Look
+from vivace.agent.sandbox.looking import GIT_SETTINGS, Entry, Identity, Kind, Look
 from vivace.config import load_settings
 
 ALIVE_S = 1.0  # between two signs of life in the record
@@ -28,6 +28,7 @@ LATE_NS = 5 * 10**9  # what changed this long after the last sign of life was no
 KEPT_DAYS = 30
 SHOWN = 10  # paths in a sentence
 KINDS: tuple[Kind, ...] = ("protected", "repository", "closed")  # that a command may not make
+Before = dict[str, tuple[Kind, Identity]]  # what was there, by path
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Undone:
     kept_in: Path | None = None  # where they are now
     replaced: tuple[str, ...] = ()  # files that a program outside put in place meanwhile: they were left
     stuck: tuple[str, ...] = ()  # what could not be moved, with the reason
+    waiting: tuple[str, ...] = ()  # what stays until others that hold the folder have ended
 
     def told(self) -> str:
         """Return it for the model and the person, or "" if nothing was undone."""
@@ -58,6 +60,12 @@ class Undone:
                 f"Made by the command, protected, and still there: {_listed(self.stuck)}. Remove them before "
                 "you use the folder."
             )
+        if self.waiting:
+            parts.append(
+                f"Protected, made meanwhile, and still there: {_listed(self.waiting)}. Another command runs in "
+                "the folder, or another program holds it; they are taken away after the last one. Do not use "
+                "them until then."
+            )
         return " ".join(parts)
 
 
@@ -76,16 +84,17 @@ class Record:
         self._next_sign_s = 0.0
 
     def write(self, look: Look) -> None:
-        entries = [[entry.path, *entry.identity] for entry in look.of(*KINDS)]
+        entries = [[entry.path, entry.kind, *entry.identity] for entry in look.of(*KINDS)]
         _private(self._folder, "running")
         fresh = self._file.with_suffix(f".{os.getpid()}.part")
         fresh.write_text(json.dumps(entries))
         fresh.replace(self._file)  # not synced: after a loss of power nothing ran on
 
-    def read(self) -> dict[str, Identity] | None:
+    def read(self) -> Before | None:
         """Return the entries by path; None if no command runs here, or what is written is damaged."""
         try:
-            return {path: (device, inode) for path, device, inode in json.loads(self._file.read_bytes())}
+            entries = json.loads(self._file.read_bytes())
+            return {path: (kind, (device, inode)) for path, kind, device, inode in entries}
         except (OSError, ValueError, TypeError):
             return None
 
@@ -106,27 +115,45 @@ class Record:
         self._file.unlink(missing_ok=True)
 
 
-def undo(top: int, before: dict[str, Identity], now: Look, folder: Path, *, until_ns: int = 0) -> Undone:
+def undo(top: int, before: Before, now: Look, folder: Path, *, until_ns: int = 0) -> Undone:
     """Move away what is protected and new in the workspace that `top` is open at.
 
-    What was moved together with its folder is the same as before: no command could change it. After a kill,
-    what changed later than `until_ns` was done by somebody else and stays.
+    After a kill, what changed later than `until_ns` was done by somebody else and stays.
     """
-    known, there = frozenset(before.values()), now.identities
     new: list[str] = []
     replaced: list[str] = []
-    posing = {entry.path for entry in now.of("repository") if entry.identity not in known}
-    for entry in now.of(*KINDS):
-        above, _, name = entry.path.rpartition("/")
-        if entry.identity in known or (above in posing and name in GIT_SETTINGS):
-            continue
+    made = made_since(before, now)
+    there = now.identities
+    could_hide = any(not (entry.is_file or entry.is_link) for entry in made)
+    for entry in made:
         if entry.kind == "repository":
             new.append(f"{entry.path}/HEAD".lstrip("/"))  # without it, it is a folder like others
-        elif entry.path in before and before[entry.path] not in there and entry.is_file:
+        elif entry.is_file and not could_hide and entry.path in before and before[entry.path][1] not in there:
             replaced.append(entry.path)
         else:
             new.append(entry.path)
     return _taken(top, new, folder, tuple(replaced), until_ns)
+
+
+def made_since(before: Before, now: Look) -> list[Entry]:
+    """Return what was not there before; of a new repository only the folder, without its settings.
+
+    What was moved together with its folder is the same, since it was mounted: no command could change or rename
+    it. A folder that Git takes for a repository by its content can be renamed, and is another one then.
+    """
+    mounted = {found for found in before.values() if found[0] != "repository"}
+    made = [
+        entry
+        for entry in now.of(*KINDS)
+        if (found := (entry.kind, entry.identity)) not in mounted and before.get(entry.path) != found
+    ]
+    posing = {entry.path for entry in made if entry.kind == "repository"}
+    return [entry for entry in made if not _is_setting(entry.path, posing)]
+
+
+def _is_setting(path: str, repositories: set[str]) -> bool:
+    above, _, name = path.rpartition("/")
+    return name in GIT_SETTINGS and above in repositories
 
 
 def _taken(top: int, paths: list[str], folder: Path, replaced: tuple[str, ...], until_ns: int) -> Undone:

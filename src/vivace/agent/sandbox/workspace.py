@@ -13,6 +13,7 @@ import asyncio
 import fcntl
 import os
 import stat
+import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -20,10 +21,11 @@ from pathlib import Path
 
 from vivace.agent.permissions.paths import PROTECTED, PROTECTED_FILES, git_folder_of, normalized
 from vivace.agent.sandbox.looking import Entry, Identity, Look, folders_known, look_through, mounts
-from vivace.agent.sandbox.undoing import LATE_NS, Record, Undone, state_folder, undo
+from vivace.agent.sandbox.undoing import LATE_NS, Before, Record, Undone, made_since, state_folder, undo
 from vivace.errors import SandboxUnavailable
 
 _untold: dict[Path, list[Undone]] = {}  # after commands without an outcome, such as cancelled ones
+HOLDING_S = 60.0  # to wait for others that begin or end: they may have many folders to look through
 FEW_FOLDERS = 500  # that are walked without a thread
 STUB_TIME_NS = 86_400 * 10**9 + 7  # when no real file was written: it marks what we put in place
 
@@ -88,6 +90,7 @@ async def mounted(workspace: Workspace, ours: Iterable[Path] = ()) -> AsyncItera
     visit.mounts.undone += _untold.pop(visit.mounts.root, [])
     is_told = False
     try:
+        await _held(visit)
         await _to_its_end(visit.begin, workspace)
         yield visit.mounts
         is_told = True
@@ -95,6 +98,18 @@ async def mounted(workspace: Workspace, ours: Iterable[Path] = ()) -> AsyncItera
         await _to_its_end(visit.end, workspace)
         if not is_told and visit.mounts.undone:
             _untold[visit.mounts.root] = visit.mounts.undone
+
+
+async def _held(visit: "_Visit | _Reading") -> None:
+    """Hold the folder, alone or with others. One that begins or ends holds it alone for a while."""
+    until_s = time.monotonic() + HOLDING_S
+    while not visit.hold():
+        if time.monotonic() > until_s:
+            raise SandboxUnavailable(
+                f"Another program holds {visit.mounts.root} for itself (flock). Nothing was run.",
+                f"`fuser {visit.mounts.root}` may say which. Wait for its end.",
+            )
+        await asyncio.sleep(0.02)
 
 
 async def _to_its_end(work: Callable[[], None], workspace: Workspace) -> None:
@@ -116,6 +131,9 @@ class _Reading:
         self._workspace = workspace
         self.mounts = Mounts(workspace.path)
 
+    def hold(self) -> bool:
+        return True
+
     def begin(self) -> None:
         look = _look(self.mounts.root, self._workspace.protected)
         self.mounts.show(self.mounts.root, _identity(self.mounts.root))
@@ -135,7 +153,17 @@ class _Visit:
         self._record = Record(self._state, self._root)
         self.mounts = Mounts(self._root, record=self._record)
         self._folder = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._is_first = False  # nobody else held it when we began
         self._is_begun = False
+
+    def hold(self) -> bool:
+        """Hold the folder. Return False while somebody else holds it alone."""
+        with suppress(BlockingIOError):
+            self._is_first = self._is_alone()
+            if not self._is_first:
+                fcntl.flock(self._folder, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return True
+        return False
 
     def begin(self) -> None:
         """Look at the folder, alone or while other commands run in it."""
@@ -152,29 +180,28 @@ class _Visit:
         _hide(mounts, look)
 
     def end(self) -> None:
-        """Undo what the commands made, if no other one still runs in the folder."""
+        """Undo what the commands made. While another one runs in the folder, say what waits for its end."""
         try:
             if self._is_begun and self._is_alone():
                 _sweep(self._root)
                 self._undo()
                 self._record.remove()
+            elif self._is_begun and (waiting := self._made_and_kept()):
+                self.mounts.undone.append(Undone(waiting=waiting))
         except (SandboxUnavailable, OSError) as error:  # the record stays for the next look
             self.mounts.undone.append(Undone(stuck=(f"what is new ({error})",)))
         finally:
             os.close(self._folder)
 
     def _joined(self) -> Look:
-        """Hold the folder with others, and return what is there. The first one writes that down."""
-        is_alone = self._is_alone()
+        """Return what is there, and hold the folder with others. The first one writes it down."""
         self._is_begun = True
         try:
-            if is_alone:
+            if self._is_first:
                 _sweep(self._root)
                 self._undo(until_ns=self._record.last_sign_ns() + LATE_NS)
-            else:
-                fcntl.flock(self._folder, fcntl.LOCK_SH)
             look = _look(self._root, self._workspace.protected)
-            before = None if is_alone else self._record.read()
+            before = None if self._is_first else self._record.read()
             if before is None:
                 self._record.write(look)
             elif gone := sorted(before.keys() - _still_there(before, look)):
@@ -199,6 +226,13 @@ class _Visit:
             return False
         return True
 
+    def _made_and_kept(self) -> tuple[str, ...]:
+        """Return what commands made here that stays for those that still run."""
+        if (before := self._record.read()) is None:
+            return ()
+        made = made_since(before, _look(self._root, self._workspace.protected))
+        return tuple(each.path for each in made if "/" in each.path or each.kind != "protected")
+
     def _undo(self, until_ns: int = 0) -> None:
         before = self._record.read()
         if before is None:
@@ -209,14 +243,14 @@ class _Visit:
             self.mounts.undone.append(undone)
 
 
-def _still_there(before: dict[str, Identity], look: Look) -> set[str]:
+def _still_there(before: Before, look: Look) -> set[str]:
     """Return what was there before and was seen now, wherever it is.
 
     A command beside this one may move a folder while it is looked for, and what is not seen is not protected.
     What is at the top cannot be moved.
     """
     seen = look.identities
-    return {path for path, identity in before.items() if identity in seen or "/" not in path}
+    return {path for path, (_, identity) in before.items() if identity in seen or "/" not in path}
 
 
 def _look(root: Path, protected: frozenset[str]) -> Look:
