@@ -101,6 +101,16 @@ class TestAnswers:
         one, two = face.seen(ApprovalAsked)
         assert one.digest != two.digest
 
+    async def test_a_command_in_the_sandbox_is_not_the_same_one_outside(
+        self, begin: Begin, face: Face
+    ) -> None:
+        """A yes to the one, pressed a moment too late, is none to the other."""
+        inside = call("shell", command="make")
+        await (await begin(inside, outside("make"), "Done.", policy=ASK)).run()
+        one, two = face.seen(ApprovalAsked)
+        assert one.shown == two.shown
+        assert one.digest != two.digest
+
 
 class TestFiles:
     async def test_an_edit_shows_what_it_would_write(self, begin: Begin, folder: Path, face: Face) -> None:

@@ -11,7 +11,7 @@ from tests.agent.tasks.tasking import commit, git
 from vivace.agent.tasks import control, workplace
 from vivace.agent.tasks.store import TaskFolder, find_task
 from vivace.agent.tasks.takeover.changes import read_changes
-from vivace.agent.tasks.workplace import make_workplace, remove_workplace, visible_files
+from vivace.agent.tasks.workplace import make_workplace, remove_workplace, visible_files, write_entry
 from vivace.config import Settings
 from vivace.errors import TaskBusy, TaskNotFound, TaskTooLarge
 
@@ -203,3 +203,18 @@ def test_changes_are_those_since_the_beginning(quiet_settings: Settings, queue: 
     assert changes.summary() == "a.py +0 -1 (removed)\nb.py +1 -1\nmade.bin (binary) (new)"
     assert "-two = 2\n+two = 22\n" in changes.diff()
     assert "Binary file made.bin is new\n" in changes.diff()
+
+
+def test_a_copy_is_never_written_through_a_link_that_was_copied(tmp_path: Path) -> None:
+    """A program that swaps a folder for a link while it is copied leads no file of it out of the copy."""
+    home, place = tmp_path / "home", tmp_path / "place"
+    home.mkdir()
+    write_entry(place / "a", stat.S_IFLNK | 0o777, os.fsencode(home))
+    with pytest.raises(OSError, match="symbolic link"):
+        write_entry(place / "a" / "authorized_keys", stat.S_IFREG | 0o644, b"key")
+    (home / "keys").write_text("mine")
+    write_entry(place / "keys", stat.S_IFLNK | 0o777, os.fsencode(home / "keys"))
+    with pytest.raises(OSError, match="symbolic links"):
+        write_entry(place / "keys", stat.S_IFREG | 0o644, b"key")
+    assert (home / "keys").read_text() == "mine"
+    assert [each.name for each in home.iterdir()] == ["keys"]

@@ -73,6 +73,8 @@ NODE = {"x.js", "lib/y.js", "lib/z.mjs"}
         (["node"], {"package.json"}),
         (["python3", "-m", "tools.server"], MODULE),
         (["python3.11", "-mtools.server"], MODULE),
+        (["python3", "-Imtools.server"], MODULE),
+        (["git", "-c", "alias.x=!./tools/server.sh", "x"], SHELL),
         (["python3", "tools/server"], MODULE),
         (["python3", "-c", "import tools.helping as h; h.main()"], {"tools/helping.py", "tools/__init__.py"}),
         (["uv", "run", "serve"], {"pyproject.toml", "tools/helping.py"}),
@@ -164,6 +166,11 @@ class TestEdges:
         """One of the system's, with options."""
         programs = programs_of(root, McpServer(command="serve-one", args=["--port", "80", "-v"]))
         assert (programs.files, programs.changes) == ({}, [])
+
+    def test_a_program_that_runs_others_says_so(self, root: Path) -> None:
+        """Also where no file of the project can be found in its line."""
+        line = McpServer(command="find", args=[".", "-name", "*.sh", "-exec", "{}", ";"])
+        assert programs_of(root, line).changes
 
     def test_the_question_says_what_can_change(self, root: Path) -> None:
         """Beside the files that cannot."""

@@ -33,19 +33,20 @@ def question(
         title=headline(title),
         shown=written,
         reason=reason,
-        digest=digest_of(tool, exact),
+        digest=digest_of(tool, exact, reason),
         can_be_kept=can_be_kept,
     )
 
 
-def digest_of(tool: str, exact: str) -> str:
-    """Return what binds an answer to what would run."""
-    return hashlib.sha256(f"{len(tool)}:{tool}:{exact}".encode("utf-8", "surrogatepass")).hexdigest()
+def digest_of(tool: str, exact: str, reason: str) -> str:
+    """Return what binds an answer to what would run, and to where: the same command may leave the sandbox."""
+    whole = f"{len(tool)}:{tool}:{len(reason)}:{reason}:{exact}"
+    return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def is_whole(asked: ApprovalAsked) -> bool:
     """Return whether what is shown is all of what the digest stands for: nothing was taken out on the way."""
-    return digest_of(asked.tool, parse(asked.shown)) == asked.digest
+    return digest_of(asked.tool, parse(asked.shown), asked.reason) == asked.digest
 
 
 def headline(title: str) -> str:

@@ -130,7 +130,7 @@ class Call:
     fault: str = ""  # why it cannot be understood
     verdict: Verdict = field(default_factory=lambda: Verdict("refuse"))
     needs: list[Need] = field(default_factory=list)  # that the verdict is on: what is run is what was judged
-    approved: str = ""  # the digest of what a person has allowed
+    approved: ApprovalAsked | None = None  # what a person has allowed
     running: "asyncio.Task[ToolResult] | None" = None
     result: ToolResult = field(default_factory=lambda: ToolResult(""))
     began_s: float = 0.0
@@ -147,7 +147,8 @@ class Call:
     @property
     def is_approved(self) -> bool:
         """Return whether what would run now is what was allowed, if somebody was asked."""
-        return not self.approved or self.approved == digest_of(self.item.name, self.exact)
+        allowed = self.approved
+        return allowed is None or allowed.digest == digest_of(self.item.name, self.exact, allowed.reason)
 
     @property
     def is_read_only(self) -> bool:
@@ -294,7 +295,7 @@ class Calls:
             return Verdict("refuse", f"{call.verdict.reason} {answer.reason or 'The user said no.'}")
         if not answer.allows(asked):
             return Verdict("refuse", "The answer was to another question.")
-        call.approved = asked.digest
+        call.approved = asked
         if not self._still_needs(call, needs):
             return Verdict("refuse", "What it leads to has changed since it was allowed.")
         if answer.is_kept and asked.can_be_kept:

@@ -62,9 +62,9 @@ class Undone:
             )
         if self.waiting:
             parts.append(
-                f"Protected, made meanwhile, and still there: {_listed(self.waiting)}. Another command runs in "
-                "the folder, or another program holds it; they are taken away after the last one. Do not use "
-                "them until then."
+                f"Protected, made meanwhile, and still there: {_listed(self.waiting)}. Another command runs "
+                "in the folder, or another program holds it; they are taken away after the last one. Do not "
+                "use them until then."
             )
         return " ".join(parts)
 
@@ -138,8 +138,8 @@ def undo(top: int, before: Before, now: Look, folder: Path, *, until_ns: int = 0
 def made_since(before: Before, now: Look) -> list[Entry]:
     """Return what was not there before; of a new repository only the folder, without its settings.
 
-    What was moved together with its folder is the same, since it was mounted: no command could change or rename
-    it. A folder that Git takes for a repository by its content can be renamed, and is another one then.
+    What was moved together with its folder is the same, since it was mounted: no command could change or
+    rename it. A folder that Git takes for a repository by its content can be renamed: it is another one then.
     """
     mounted = {found for found in before.values() if found[0] != "repository"}
     made = [

@@ -11,16 +11,18 @@ import shutil
 import stat
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from vivace.agent.door import open_in, opened_folder
+from vivace.agent.door import LeadsElsewhere, open_in, opened_folder, real_path
 from vivace.agent.git import git_files, run_git
 from vivace.agent.tools.ignoring import walk
 from vivace.errors import TaskTooLarge
 
 MAX_FILES = 100_000
 MAX_BYTES = 1_000_000_000
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 _SAFE_NAME = "/ !#$&'()+,;=@[]{}~"  # bytes that need no quoting in an entry's name
 
 
@@ -134,13 +136,15 @@ def _too_large(top: Path, what: str) -> TaskTooLarge:
 
 def _copy(top: Path, files: list[str], place: Path, start: Path) -> None:
     """Copy each file into the workplace and into the picture of the beginning: the same bytes, read once."""
+    goal = real_path(place)
     with zipfile.ZipFile(start, "x", zipfile.ZIP_DEFLATED, compresslevel=1) as picture:
         for path in files:
             try:
                 mode, data = read_entry(top / path)
             except OSError:  # it is gone, or no file: a pipe, a socket
                 continue
-            _write_entry(place / path, mode, data)
+            with suppress(LeadsElsewhere):  # its folder was a link a moment ago, which is copied already
+                write_entry(goal / path, mode, data)
             info = zipfile.ZipInfo(_entry_name(path))
             info.compress_type = zipfile.ZIP_DEFLATED
             info.external_attr = mode << 16
@@ -162,13 +166,15 @@ def read_entry(path: Path) -> tuple[int, bytes]:
             return mode, file.read()
 
 
-def _write_entry(path: Path, mode: int, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if stat.S_ISLNK(mode):
-        path.symlink_to(os.fsdecode(data))
-        return
-    path.write_bytes(data)
-    path.chmod(stat.S_IMODE(mode) & 0o777 | stat.S_IRUSR | stat.S_IWUSR)
+def write_entry(path: Path, mode: int, data: bytes) -> None:
+    """Write what `read_entry` gave to a real path, never through a link that was copied before it."""
+    with opened_folder(path.parent, makes=True) as folder:
+        if stat.S_ISLNK(mode):
+            os.symlink(os.fsdecode(data), path.name, dir_fd=folder)
+            return
+        with os.fdopen(os.open(path.name, _NEW, 0o600, dir_fd=folder), "wb") as file:
+            file.write(data)
+            os.fchmod(file.fileno(), stat.S_IMODE(mode) & 0o777 | stat.S_IRUSR | stat.S_IWUSR)
 
 
 def _entry_name(path: str) -> str:

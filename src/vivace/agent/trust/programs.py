@@ -23,9 +23,10 @@ MAX_FOLLOWED_BYTES = 256 << 10  # of a file that is read for what it loads
 MAX_PARTS = 2_000  # of such a file
 TOO_MANY = "files beyond the first hundreds that it loads"
 
-_BETWEEN = re.compile(r"[\s=:,;|&<>()\[\]{}\"'`]+")
+_BETWEEN = re.compile(r"[\s=:,;|&<>()\[\]{}\"'`!]+")
 _VARIABLE_FIRST = re.compile(r"^(?:\$\{?\w+\}?|~)/")
 _OPTION_GLUED = re.compile(r"^--?[\w-]*?(?=\.{0,2}/)|^-[A-Za-z](?=[\w.])|^@")
+_FLAGS_GLUED = re.compile(r"-[A-Za-z]{2,8}(?=[\w.])")  # such as -Im in front of a module
 _MODULE = re.compile(r"\A[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\Z")
 _IMPORTS = re.compile(
     r"(?m)(?:^|;)[ \t\f]*"
@@ -241,7 +242,9 @@ def _parts_of(text: str) -> Iterator[str]:
     """Yield everything in a word, a line of a shell or a file that may be a path, a program or a module."""
     whole = [text] if len(text) < 4096 else []
     for part in [*whole, *_BETWEEN.split(text)]:
-        for each in (part, _OPTION_GLUED.sub("", part, count=1)):
+        glued = _FLAGS_GLUED.match(part)
+        flagged = [part[at:] for at in range(3, glued.end() + 1)] if glued else []
+        for each in (part, _OPTION_GLUED.sub("", part, count=1), *flagged):
             cut = _VARIABLE_FIRST.sub("", each)
             if 0 < len(cut) < 4096 and "\0" not in cut:
                 yield cut

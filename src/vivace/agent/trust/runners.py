@@ -44,6 +44,7 @@ _PYTHON_SETTINGS = (
 _COMPOSE = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
 _OVERRIDES = tuple(name.replace(".y", ".override.y") for name in _COMPOSE)
 LOADS = "what its code loads beyond the files named here"
+_CALLS = "what its line calls beyond the files named here"
 _RECIPES = "what its recipes call beyond the files named here"
 
 
@@ -106,8 +107,9 @@ _TABLE: dict[str, Runner] = {
     "direnv mise asdf": Runner(
         (".envrc", ".env", "mise.toml", ".mise.toml", ".tool-versions"), changes="what it sets up"
     ),
-    "sh bash dash zsh ksh ash fish busybox": Runner(
-        changes="what its line calls beyond the files named here"
+    "sh bash dash zsh ksh ash fish busybox": Runner(changes=_CALLS),
+    "git find xargs parallel env nice nohup timeout setsid stdbuf script sudo doas watch entr": Runner(
+        changes=_CALLS
     ),
     "ssh": Runner(changes="what runs on the other machine"),
 }
