@@ -1,6 +1,7 @@
 """A task from its instruction to its end: a scripted model, real tools, a real server, a real sandbox."""
 
 import asyncio
+import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -294,6 +295,30 @@ class TestPermissions:
         await task.run()
         assert [status for _, status in face.ended] == ["refused"] * 3
         assert not (folder / ".git").exists()
+
+    async def test_files_cannot_make_a_folder_a_repository(
+        self, begin: Begin, folder: Path, face: Face, tmp_path: Path
+    ) -> None:
+        """Git takes one for it by its content, and would run what its settings name for the user."""
+        mark = tmp_path / "ran"
+        settings = [
+            "[core]",
+            "repositoryformatversion = 0",
+            "bare = false",
+            f"worktree = {folder / 'pkg'}",
+            f'fsmonitor = "touch {mark}; false"',
+        ]
+        files = {"objects/x": ["x"], "refs/x": ["x"], "config": settings, "HEAD": ["ref: refs/heads/main"]}
+        parts = [
+            f"*** Add File: pkg/{name}\n" + "".join(f"+{line}\n" for line in lines)
+            for name, lines in files.items()
+        ]
+        patch = f"*** Begin Patch\n{''.join(parts)}*** End Patch"
+        await (await begin(call("apply_patch", input=patch), "Done.", policy=Policy("full", "never"))).run()
+        users_git = ["git", "-C", str(folder / "pkg"), "status"]
+        await asyncio.to_thread(subprocess.run, users_git, capture_output=True, check=False)
+        assert not mark.exists()
+        assert face.ended == [("apply_patch", "refused")]
 
     async def test_a_project_can_only_tighten(self, begin: Begin, folder: Path, face: Face) -> None:
         """One that asks for full access changes nothing; one that protects more is obeyed."""

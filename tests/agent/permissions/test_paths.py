@@ -50,6 +50,19 @@ def test_a_protected_name_is_refused_in_every_spelling(
     assert write(shared_root, path).kind == "refuse"
 
 
+@pytest.mark.parametrize(
+    "path", ["HEAD", "config", "config.worktree", "commondir", "hooks/post-checkout", "x/../hooks/deep/er"]
+)
+def test_what_git_would_take_for_a_repository_is_not_made_or_changed(root: Path, path: str) -> None:
+    """A folder is one by its content, whatever its name: no HEAD is written, and no setting beside one."""
+    assert write(root, f"pkg/{path}").kind == ("refuse" if path == "HEAD" else "allow")
+    (root / "pkg").mkdir()
+    (root / "pkg" / "HEAD").write_text("ref: refs/heads/main\n")
+    assert write(root, f"pkg/{path}").kind == "refuse"
+    assert write(root, f"pkg/src/{path}").kind == ("refuse" if path == "HEAD" else "allow")
+    assert write(root, "pkg/description").kind == "allow"
+
+
 @given(st.lists(names, min_size=1, max_size=4))
 def test_an_ordinary_path_is_not_protected(shared_root: Path, parts: list[str]) -> None:
     """Names that only resemble protected ones are written."""

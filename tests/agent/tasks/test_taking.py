@@ -170,6 +170,17 @@ async def test_links_that_lead_elsewhere_are_said_and_left(
     assert (taking.left_out, taking.is_empty) == (("link",), True)
 
 
+@pytest.mark.parametrize("name", [".envrc", ".GIT", "HEAD"])
+async def test_links_with_a_protected_name_are_said_and_left(
+    task: TaskFolder, place: Path, name: str
+) -> None:
+    """They would be read as what they are called."""
+    (place / "deep").mkdir()
+    (place / "deep" / name).symlink_to("../a.py")
+    taking = open_taking(task)
+    assert (taking.left_out, taking.is_empty) == ((f"deep/{name}",), True)
+
+
 def test_links_of_the_repository_are_followed_by_the_task(
     quiet_settings: Settings, queue: Queue, repository: Path
 ) -> None:

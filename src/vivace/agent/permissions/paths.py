@@ -32,6 +32,8 @@ PROTECTED_FILES = frozenset(
     }
 )
 PROTECTED = PROTECTED_FOLDERS | PROTECTED_FILES
+# What makes Git run something, in a folder that it takes for a repository by its content: one with a HEAD.
+GIT_SETTINGS = ("config", "config.worktree", "commondir", "hooks")
 MAX_GIT_FILE_BYTES = 4096
 
 
@@ -44,7 +46,7 @@ class Place:
     is_inside: bool  # of the workspace
     names: frozenset[str]  # of all its parts below the workspace, normalized, with and without links followed
     links: int = 1  # names of an existing file; more than one: hard links
-    protected_by: str = ""  # a protected name whose link leads here, if one does
+    protected_by: str = ""  # a protected name whose link leads here, or what Git would read here
 
 
 def normalized(name: str) -> str:
@@ -74,7 +76,9 @@ def locate(root: Path, path: str) -> Place:
         is_inside=real.is_relative_to(top),
         names=frozenset(map(normalized, parts)),
         links=_links(real),
-        protected_by=_protected_link(top, real),
+        protected_by=_protected_link(top, real)
+        or _part_of_repository(top, real)
+        or _part_of_repository(top, lexical),
     )
 
 
@@ -96,6 +100,21 @@ def _protected_link(top: Path, real: Path) -> str:
     for name, target in protected_targets(top).items():
         if real.is_relative_to(target) and not top.is_relative_to(target):
             return name
+    return ""
+
+
+def _part_of_repository(top: Path, path: Path) -> str:
+    """Return the setting of a repository that a path is, or is in, whatever the repository's name.
+
+    A HEAD makes a folder one, together with names that many folders have: so it is never written.
+    """
+    if path.name == "HEAD":
+        return "HEAD"
+    for inner in (path, *path.parents):
+        if inner == top or not inner.is_relative_to(top):
+            break
+        if inner.name in GIT_SETTINGS and os.path.lexists(inner.parent / "HEAD"):
+            return f"{inner.name} beside HEAD"
     return ""
 
 

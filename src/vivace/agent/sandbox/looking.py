@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from vivace.agent.door import LISTABLE
-from vivace.agent.permissions.paths import normalized
+from vivace.agent.permissions.paths import GIT_SETTINGS, normalized
 
 # "protected": has a protected name. "repository": a folder that Git takes for a repository by its content,
 # whatever its name. "closed": a folder of the user's that cannot be looked into. "socket": one of a program.
@@ -31,7 +31,6 @@ MAX_REMEMBERED = 8  # workspaces
 SETTLED_NS = 2 * 10**9  # a folder that changed later than this before a look is read again by the next
 GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # meanwhile, or a link now
 CANNOT_ENTER = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG)
-GIT_SETTINGS = ("config", "config.worktree", "commondir", "hooks")  # what makes Git run something
 # File systems whose folders have a new change time whenever an entry is made, moved or removed.
 TRUE_TIMES = frozenset(
     {"ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "overlay", "zfs", "f2fs", "bcachefs"}

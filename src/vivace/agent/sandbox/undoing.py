@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vivace.agent.door import LISTABLE, open_inside
-from vivace.agent.sandbox.looking import GIT_SETTINGS, Entry, Identity, Kind, Look
+from vivace.agent.permissions.paths import GIT_SETTINGS
+from vivace.agent.sandbox.looking import Entry, Identity, Kind, Look
 from vivace.config import load_settings
 
 ALIVE_S = 1.0  # between two signs of life in the record

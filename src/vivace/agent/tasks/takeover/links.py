@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vivace.agent.door import opened_folder, real_path
-from vivace.agent.permissions.paths import PROTECTED, normalized
+from vivace.agent.permissions.paths import PROTECTED, locate, normalized, protecting
 from vivace.agent.tasks.takeover.changes import ChangedFile, TaskChanges
 from vivace.errors import EditConflict
 
@@ -81,10 +81,10 @@ def link_changes(changes: TaskChanges) -> tuple[tuple[LinkChange, ...], tuple[st
 
 
 def _may_be_taken(top: Path, file: ChangedFile) -> bool:
-    """Return whether it is a link before and after, as far as it is there, and stays inside of the folder."""
-    if file.was_or_is_file:
-        return False
+    """Return whether it is a link before and after, has no protected name, and stays inside of the folder."""
     folder = (top / file.path).parent
+    if file.was_or_is_file or protecting(locate(folder, Path(file.path).name)):
+        return False
     goal = Path(os.fsdecode(file.new or b"."))
     return _is_inside(top, folder) and not goal.is_absolute() and _is_inside(top, folder / goal)
 
