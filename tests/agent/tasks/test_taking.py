@@ -170,7 +170,7 @@ async def test_links_that_lead_elsewhere_are_said_and_left(
     assert (taking.left_out, taking.is_empty) == (("link",), True)
 
 
-@pytest.mark.parametrize("name", [".envrc", ".GIT", "HEAD"])
+@pytest.mark.parametrize("name", [".envrc", ".vscode", "HEAD"])
 async def test_links_with_a_protected_name_are_said_and_left(
     task: TaskFolder, place: Path, name: str
 ) -> None:
