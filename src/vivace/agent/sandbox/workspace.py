@@ -100,6 +100,17 @@ async def mounted(workspace: Workspace, ours: Iterable[Path] = ()) -> AsyncItera
             _untold[visit.mounts.root] = visit.mounts.undone
 
 
+async def shown_at(folder: Path, place: str) -> list[str]:
+    """Return bubblewrap's options that show a folder elsewhere, to be read, with its sockets covered."""
+    look = await asyncio.to_thread(_look, folder, PROTECTED)
+    options = ["--ro-bind", str(folder), place]
+    for entry in look.of("socket"):
+        options += ["--ro-bind", "/dev/null", f"{place}/{entry.path}"]
+    for entry in look.of("closed"):
+        options += ["--perms", "0000", "--tmpfs", f"{place}/{entry.path}"]
+    return options
+
+
 async def _held(visit: "_Visit | _Reading") -> None:
     """Hold the folder, alone or with others. One that begins or ends holds it alone for a while."""
     until_s = time.monotonic() + HOLDING_S

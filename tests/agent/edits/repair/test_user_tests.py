@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import socket
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -81,6 +82,52 @@ def test_there_is_no_network_and_nothing_else_of_the_user(folder: Path, tmp_path
     connect = 'import socket; socket.create_connection(("127.0.0.1", 22), 2)'
     (tmp_path / "secret").write_text("s")
     assert run(folder, f"! cat {tmp_path}/secret && ! {sys.executable} -c '{connect}'").has_passed
+
+
+@needs_sandbox
+def test_a_daemon_in_the_folder_is_not_reached(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its socket answers neither at the folder's own path nor where the original can be read."""
+    (folder / "run").mkdir()
+    monkeypatch.chdir(folder / "run")
+    with socket.socket(socket.AF_UNIX) as daemon:
+        daemon.bind("a.sock")
+        daemon.listen()
+        (folder / "t.py").write_text(
+            "import os, socket\n"
+            f"for place in ('{folder}', '/original'):\n"
+            "    try:\n"
+            "        os.chdir(place + '/run')\n"
+            "        socket.socket(socket.AF_UNIX).connect('a.sock')\n"
+            "        raise SystemExit(place + ' answered')\n"
+            "    except OSError:\n"
+            "        pass\n"
+        )
+        assert run(folder, f"{sys.executable} -B t.py") == RanTests(has_passed=True)
+
+
+@needs_sandbox
+@pytest.mark.parametrize("name", [".venv", "venv"])
+def test_an_environment_cannot_show_another_folder(folder: Path, tmp_path: Path, name: str) -> None:
+    """A repository can bring a file that says where its Python is; it has to be one."""
+    home = tmp_path / "home"
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "python3").symlink_to(sys.executable)
+    (home / "secret").write_text("password")
+    (folder / name / "bin").mkdir(parents=True)
+    (folder / name / "pyvenv.cfg").write_text(f"home = {home / 'bin'}\n")
+    assert run(folder, f"test ! -e {home}/secret") == RanTests(has_passed=True)
+
+
+@needs_sandbox
+def test_an_environment_shows_its_python(folder: Path, tmp_path: Path) -> None:
+    """One that its user has made at home, say."""
+    prefix = tmp_path / "pythons" / "3.14"
+    (prefix / "lib" / "python3.14").mkdir(parents=True)
+    (prefix / "lib" / "python3.14" / "os.py").write_text("")
+    (prefix / "bin").mkdir()
+    (folder / ".venv" / "bin").mkdir(parents=True)
+    (folder / ".venv" / "pyvenv.cfg").write_text(f"home = {prefix / 'bin'}\n")
+    assert run(folder, f"test -d {prefix}/lib/python3.14") == RanTests(has_passed=True)
 
 
 def test_what_cannot_be_run_is_said(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

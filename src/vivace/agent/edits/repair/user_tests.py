@@ -16,6 +16,7 @@ from pathlib import Path
 from vivace.agent.edits.proposal import Proposal
 from vivace.agent.sandbox.here import sandbox_problem, why_none
 from vivace.agent.sandbox.run import Limits, run_sandboxed
+from vivace.agent.sandbox.workspace import shown_at
 from vivace.child_python import python_command
 from vivace.errors import SandboxUnavailable, TestsCannotRun
 
@@ -94,8 +95,9 @@ async def run_tests(tests: AllowedTests, proposal: Proposal) -> RanTests:
     )
     files = {f"new-{number}": file.new_bytes for number, file in enumerate(proposal.changed)}
     files["copy.py"] = _COPY.replace("COULD_NOT_COPY", str(COULD_NOT_COPY)).encode()
-    mounts = ["--ro-bind", str(folder), ORIGINAL, "--size", str(LIMITS.folder_bytes), "--tmpfs", str(folder)]
     try:
+        mounts = await shown_at(folder, ORIGINAL)
+        mounts += ["--size", str(LIMITS.folder_bytes), "--tmpfs", str(folder)]
         outcome = await run_sandboxed(
             python_command("-I", "copy.py", given),
             files=files,
@@ -124,7 +126,10 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 def _interpreters(folder: Path) -> list[Path]:
-    """Return where the Python is that the project's environment was made with, if it is the user's own."""
+    """Return where the Python is that the project's environment was made with, if it is the user's own.
+
+    The repository may have brought the file that says so: what is no Python is not shown.
+    """
     for name in (".venv", "venv"):
         try:
             lines = (folder / name / "pyvenv.cfg").read_text("utf-8").splitlines()
@@ -132,8 +137,14 @@ def _interpreters(folder: Path) -> list[Path]:
             continue
         homes = [line.partition("=")[2].strip() for line in lines if line.partition("=")[0].strip() == "home"]
         found = [Path(os.path.realpath(home)).parent for home in homes if home]
-        return [path for path in found if path.is_dir() and not path.is_relative_to("/usr")]
+        return [path for path in found if _is_python(path) and not path.is_relative_to("/usr")]
     return []
+
+
+def _is_python(prefix: Path) -> bool:
+    """Return whether a folder is one that Python was installed into, and nothing above the user's home."""
+    has_library = any(prefix.glob("lib*/py*/os.py"))  # of CPython, conda's and PyPy's
+    return has_library and not Path.home().resolve().is_relative_to(prefix)
 
 
 _COPY = """
