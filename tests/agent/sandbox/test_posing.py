@@ -108,3 +108,15 @@ async def test_a_file_that_was_hidden_is_not_one_that_its_user_replaced(root: Pa
     assert status_runs_nothing(root / "lib", root)
     assert "lib/.git" in outcome.undone
     assert any(each.endswith("lib%2F.git") for each in taken(root))
+
+
+async def test_the_workspace_itself_cannot_become_one(root: Path) -> None:
+    """Nor does a command leave what would be the rest of one beside a HEAD of the user's."""
+    (root / "config").write_text(settings(root, root))
+    outcome = await sh(root, "echo 'ref: refs/heads/main' > HEAD; mkdir objects refs")
+    assert status_runs_nothing(root, root)
+    assert "Taken away: HEAD." in outcome.undone
+    (root / "config").unlink()
+    (root / "HEAD").write_text("ref: refs/heads/main\n")
+    await sh(root, f"printf '{settings(root, root)}' > config")
+    assert status_runs_nothing(root, root)

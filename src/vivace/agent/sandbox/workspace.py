@@ -242,7 +242,7 @@ class _Visit:
         if (before := self._record.read()) is None:
             return ()
         made = made_since(before, _look(self._root, self._workspace.protected))
-        return tuple(each.path for each in made if "/" in each.path or each.kind != "protected")
+        return tuple(each.path or "." for each in made if "/" in each.path or each.kind != "protected")
 
     def _undo(self, until_ns: int = 0) -> None:
         before = self._record.read()
