@@ -25,6 +25,7 @@ from vivace.agent.sandbox.bubblewrap import (
     FOLDER,
     LIMITED_INSIDE,
     find_bubblewrap,
+    limited_code,
     python_folders,
     sandbox_command,
     unavailable,
@@ -110,6 +111,7 @@ async def run_sandboxed(
         descriptors = {name: _descriptor(stack, data) for name, data in (files or {}).items()}
         rules = seccomp_filter()
         seccomp = _descriptor(stack, rules) if rules else None
+        limited = _descriptor(stack, limited_code())
         ready = stack.enter_context(_Ready())
         shown = _descriptor(stack, _what_is_shown(inside)) if inside else None
         walls = sandbox_command(
@@ -117,6 +119,7 @@ async def run_sandboxed(
             seen,
             descriptors,
             limits.folder_bytes,
+            limited=limited,
             mounts=inside.options if inside else mounts,
             starts_in=str(workspace.path) if workspace else FOLDER,
             seccomp=seccomp,
@@ -133,6 +136,7 @@ async def run_sandboxed(
             start_new_session=True,  # Ctrl-C at our terminal is for us to handle
             pass_fds=(
                 ready.writer,
+                limited,
                 *descriptors.values(),
                 *(each for each in (seccomp, shown) if each is not None),
             ),
