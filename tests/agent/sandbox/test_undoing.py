@@ -324,6 +324,17 @@ class TestBeside:
             fcntl.flock(holder, fcntl.LOCK_UN)
             assert "Taken away: x/.git." in (await sh(root, "true")).undone
 
+    async def test_folders_that_a_command_made_hold_up_no_loop(self, root: Path) -> None:
+        """A small folder may be a large one by the end of a command."""
+        await sh(root, "true")
+        running = asyncio.create_task(sh(root, "seq 20000 | xargs mkdir; touch done"))
+        turns = 0
+        while not running.done():
+            await asyncio.sleep(0.001)
+            turns += (root / "done").exists()
+        assert (await running).exit_code == 0
+        assert turns >= 20
+
     async def test_a_folder_that_another_program_holds_for_itself_holds_up_no_loop(
         self, root: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -25,8 +25,8 @@ from vivace.agent.sandbox.undoing import LATE_NS, Before, Record, Undone, made_s
 from vivace.errors import SandboxUnavailable
 
 _untold: dict[Path, list[Undone]] = {}  # after commands without an outcome, such as cancelled ones
+FEW_FOLDERS = 500  # at the last look: they are walked without a thread, in a few milliseconds
 HOLDING_S = 60.0  # to wait for others that begin or end: they may have many folders to look through
-FEW_FOLDERS = 500  # that are walked without a thread
 STUB_TIME_NS = 86_400 * 10**9 + 7  # when no real file was written: it marks what we put in place
 
 
@@ -91,11 +91,14 @@ async def mounted(workspace: Workspace, ours: Iterable[Path] = ()) -> AsyncItera
     is_told = False
     try:
         await _held(visit)
-        await _to_its_end(visit.begin, workspace)
+        if 0 < folders_known(visit.mounts.root, workspace.protected) <= FEW_FOLDERS:
+            visit.begin()
+        else:
+            await _to_its_end(visit.begin)
         yield visit.mounts
         is_told = True
     finally:
-        await _to_its_end(visit.end, workspace)
+        await _to_its_end(visit.end)  # a command may have made any number of folders
         if not is_told and visit.mounts.undone:
             _untold[visit.mounts.root] = visit.mounts.undone
 
@@ -123,10 +126,8 @@ async def _held(visit: "_Visit | _Reading") -> None:
         await asyncio.sleep(0.02)
 
 
-async def _to_its_end(work: Callable[[], None], workspace: Workspace) -> None:
-    """Do it in a thread unless it takes a few milliseconds. Cancelled meanwhile, still wait for its end."""
-    if 0 < folders_known(workspace.path, workspace.protected) <= FEW_FOLDERS:
-        return work()
+async def _to_its_end(work: Callable[[], None]) -> None:
+    """Do it in a thread, and wait for its end, also if cancelled meanwhile."""
     working = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         await asyncio.shield(working)
