@@ -46,6 +46,7 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
     "falcon-h1": {},
     "jamba": _ALTERNATING,
     "lfm2": _ALTERNATING,
+    "lfm2 with a window": {**_ALTERNATING, "attention.sliding_window": WINDOW},
     "mamba2": {"ssm.time_step_rank": 8},
 }
 KINDS = {
@@ -56,6 +57,7 @@ KINDS = {
 
 def metadata(architecture: str, vocab: int = VOCAB) -> dict[str, Any]:
     """Return what a file of this architecture says of itself."""
+    values, architecture = ARCHITECTURES[architecture], architecture.partition(" ")[0]
     common = {
         **{"vocab_size": vocab, "context_length": CONTEXT_TOKENS, "block_count": LAYERS},
         **{"embedding_length": EMBEDDING, "feed_forward_length": FEED, "leading_dense_block_count": 1},
@@ -65,7 +67,7 @@ def metadata(architecture: str, vocab: int = VOCAB) -> dict[str, Any]:
         **{"ssm.inner_size": 2 * EMBEDDING, "ssm.conv_kernel": 4, "ssm.state_size": 128},
         **{"ssm.time_step_rank": HEADS, "ssm.group_count": 2, "shortconv.l_cache": 3, "logit_scale": 1.0},
     }
-    own = {f"{architecture}.{key}": value for key, value in {**common, **ARCHITECTURES[architecture]}.items()}
+    own = {f"{architecture}.{key}": value for key, value in {**common, **values}.items()}
     return {"general.architecture": architecture, **own, "tokenizer.ggml.model": "no_vocab"}
 
 

@@ -26,8 +26,10 @@ from vivace.engine.runners.base import CheckpointRunner, Logits, Runner, Span, S
 from vivace.engine.wire.frames import Append, Generate, Open, Park, Rewind, Waterfall
 
 PASS_TOKENS = 512
-NEAR = 0.05  # logits apart; the spread of all is 15
+TIE = 0.01  # logits apart, of two tokens that may change places; the spread of all is 15
+NEAR = 0.05  # logits apart, of passes of other sizes
 CELLS = 4096
+FEW_CELLS = 600  # so that sessions park each other, and cells behind windows are taken
 NOT_EXACT = ["gemma3", "gpt-oss", "qwen35", "nemotron_h", "lfm2", "mamba2"]
 
 
@@ -39,7 +41,7 @@ class TinyMachine(SessionsMachine):
     most_checkpoint_bytes = 16 << 20
 
     def make_runner(self) -> Runner:
-        runner = _runner(self.architecture, self.folder_of_models, "engine")
+        runner = _runner(self.architecture, self.folder_of_models, "crowded", FEW_CELLS)
         for seq in range(runner.info.sequences):
             runner.trim(seq, 0)
         return runner
@@ -76,16 +78,16 @@ def plain_rows(architecture: str, models: Path, tokens: list[int], want: int) ->
 
 def assert_best(rows: Logits, said: list[int]) -> None:
     for row, token in zip(rows, said, strict=True):
-        assert row[token] >= row.max() - NEAR, f"{row.max() - row[token]:.3f} below the best"
+        assert row[token] >= row.max() - TIE, f"{row.max() - row[token]:.3f} below the best"
 
 
 @cache
-def _runner(architecture: str, folder: Path, name: str) -> Runner:
+def _runner(architecture: str, folder: Path, name: str, cells: int = CELLS) -> Runner:
     """Return llama.cpp with a tiny model; `name` tells several of one model apart."""
     from vivace.engine.runners.llamacpp import LlamaRunner
 
     del name
-    return LlamaRunner(write_tiny_model(architecture, folder), context_tokens=CELLS, threads=1)
+    return LlamaRunner(write_tiny_model(architecture, folder), context_tokens=cells, threads=1)
 
 
 @pytest.fixture(scope="module")
