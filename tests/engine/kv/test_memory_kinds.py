@@ -23,7 +23,7 @@ from vivace.engine.kv.parked_cache import ParkedCache
 from vivace.engine.kv.session import Session
 from vivace.engine.output.sampler import log_probability
 from vivace.engine.runners.base import CheckpointRunner, Logits, Runner, Span, Stopped
-from vivace.engine.wire.frames import Append, Generate, Open, Park, Rewind, Waterfall
+from vivace.engine.wire.frames import Append, Generate, Open, Park, Rewind, Sampling, Tokens, Waterfall
 
 PASS_TOKENS = 512
 TIE = 0.01  # logits apart, of two tokens that may change places; the spread of all is 15
@@ -37,6 +37,7 @@ class TinyMachine(SessionsMachine):
     architecture = ""
     folder_of_models: Path
     cells = 300
+    sampling = Sampling(top_logprobs=1)
     most_parked_bytes = 64 << 20
     most_checkpoint_bytes = 16 << 20
 
@@ -55,10 +56,15 @@ class TinyMachine(SessionsMachine):
             said.append(int(self.rows(log + said, 1)[0].argmax()))
         return said
 
-    def check(self, log: list[int], said: list[int], count: int) -> None:
+    def check(self, log: list[int], turn: str, count: int) -> None:
+        """Compare how likely each token was, too: many states lead to the same one."""
+        said = self.desk.tokens(turn)
         assert len(said) <= count
         if said:
-            assert_best(self.rows(log + said[:-1], len(said)), said)
+            rows = self.rows(log + said[:-1], len(said))
+            assert_best(rows, said)
+            expected = [log_probability(row, token) for row, token in zip(rows, said, strict=True)]
+            assert logprobs(self.desk, turn) == pytest.approx(expected, abs=2 * NEAR)
 
     def check_scores(self, log: list[int], candidates: list[list[int]], scores: list[float]) -> None:
         for candidate, score in zip(candidates, scores, strict=True):
@@ -74,6 +80,11 @@ def plain_rows(architecture: str, models: Path, tokens: list[int], want: int) ->
     for start in range(0, len(tokens) - want, PASS_TOKENS):
         plain.forward([Span(0, start, tokens[start : min(start + PASS_TOKENS, len(tokens) - want)])])
     return plain.forward([Span(0, len(tokens) - want, tokens[-want:], want)])
+
+
+def logprobs(desk: Desk, turn: str) -> list[float]:
+    frames = [frame for frame in desk.sent if isinstance(frame, Tokens) and frame.turn == turn]
+    return [each.chosen.logprob for frame in frames for each in frame.logprobs]
 
 
 def assert_best(rows: Logits, said: list[int]) -> None:
@@ -100,6 +111,15 @@ def test_any_mix_of_operations_says_what_the_model_says(architecture: str, model
     """Appends, drafts, rewinds, steers, forks, parking and others beside it: the tokens of a fresh start."""
     machine = type("Machine", (TinyMachine,), {"architecture": architecture, "folder_of_models": models})
     run_state_machine_as_test(machine, settings=settings(max_examples=examples(4), stateful_step_count=30))
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_tiny_model_remembers(architecture: str, models: Path) -> None:
+    """What stands far back changes its logits by more than the bounds here, or the mixes would prove nothing."""
+    end = some_log(20, 1)
+    one = np.array(plain_rows(architecture, models, some_log(40, 2) + end, 4))
+    other = np.array(plain_rows(architecture, models, some_log(40, 3) + end, 4))
+    assert np.abs(one - other).max() > 10 * NEAR
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -305,6 +325,18 @@ def test_drafts_of_recurrent_models(architecture: str, models: Path, tmp_path: P
     for turn in ("r", "w"):
         said = desk.tokens(turn)
         assert_best(plain_rows(architecture, models, [*log, 5, *said[:-1]], len(said)), said)
+    desk.engine.close()
+
+
+def test_another_answer_begins_where_the_prompt_ended(models: Path, tmp_path: Path) -> None:
+    """A checkpoint stands there: of the prompt nothing is read again."""
+    desk, _ = fresh_desk("qwen35", models, tmp_path)
+    prompt = some_log(300, 15)
+    desk.run(Open("s"), Generate("s", "first", prompt, max_tokens=20))
+    desk.run(Rewind("s", len(prompt)), Generate("s", "second", [7], max_tokens=4))
+    assert desk.finished("second").waterfall.new_tokens == 1
+    said = desk.tokens("second")
+    assert_best(plain_rows("qwen35", models, [*prompt, 7, *said[:-1]], len(said)), said)
     desk.engine.close()
 
 

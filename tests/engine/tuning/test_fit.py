@@ -81,7 +81,9 @@ def test_bandwidth_is_measured() -> None:
 
 def test_a_busy_machine_has_the_same_memory() -> None:
     """Programs that take nearly all of the CPU do not make the memory look a hundred times slower."""
-    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    others = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)
+    ]
     try:
         program = "import os; os.nice(19)\nfrom vivace.engine.tuning.fit import read_bandwidth\n"
         asked = [sys.executable, "-c", f"{program}print(read_bandwidth(2))"]
