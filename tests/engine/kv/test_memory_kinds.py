@@ -26,8 +26,9 @@ from vivace.engine.runners.base import CheckpointRunner, Logits, Runner, Span, S
 from vivace.engine.wire.frames import Append, Generate, Open, Park, Rewind, Sampling, Tokens, Waterfall
 
 PASS_TOKENS = 512
-TIE = 0.01  # logits apart, of two tokens that may change places; the spread of all is 15
-NEAR = 0.05  # logits apart, of passes of other sizes
+# Logits apart: passes of other sizes and other neighbours add up in another order. These models' logits have a
+# standard deviation of 16, SmolLM2's one of 3.3: a tie of 0.01 there is one of 0.05 here.
+NEAR = 0.05
 CELLS = 4096
 FEW_CELLS = 600  # so that sessions park each other, and cells behind windows are taken
 NOT_EXACT = ["gemma3", "gpt-oss", "qwen35", "nemotron_h", "lfm2", "mamba2"]
@@ -89,7 +90,7 @@ def logprobs(desk: Desk, turn: str) -> list[float]:
 
 def assert_best(rows: Logits, said: list[int]) -> None:
     for row, token in zip(rows, said, strict=True):
-        assert row[token] >= row.max() - TIE, f"{row.max() - row[token]:.3f} below the best"
+        assert row[token] >= row.max() - NEAR, f"{row.max() - row[token]:.3f} below the best"
 
 
 @cache
@@ -115,7 +116,7 @@ def test_any_mix_of_operations_says_what_the_model_says(architecture: str, model
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_a_tiny_model_remembers(architecture: str, models: Path) -> None:
-    """What stands far back changes its logits by more than the bounds here, or the mixes would prove nothing."""
+    """What stands far back changes its logits by more than NEAR, or the mixes would prove nothing."""
     end = some_log(20, 1)
     one = np.array(plain_rows(architecture, models, some_log(40, 2) + end, 4))
     other = np.array(plain_rows(architecture, models, some_log(40, 3) + end, 4))
