@@ -12,9 +12,11 @@ from tests.engine.fixtures import (
     llama_gpu_fixture,
     tiny_fixture,
 )
+from tests.engine.tiny_models import ARCHITECTURES
 from vivace.engine.devices.backend_files import NAMES
 
 OF_A_KIND = ("gemma3", "gpt-oss", "qwen35", "mamba2")  # memories that cannot be cut everywhere
+OTHERS = tuple(name for name in ARCHITECTURES if name not in OF_A_KIND)
 ON_GPUS = {f"llama.cpp {kind}": kind for kind in NAMES}
 
 
@@ -24,14 +26,14 @@ ON_GPUS = {f"llama.cpp {kind}": kind for kind in NAMES}
         "llama.cpp",
         *OF_A_KIND,
         "cuda",
-        *(pytest.param(name, marks=pytest.mark.thorough) for name in ON_GPUS),
+        *(pytest.param(name, marks=pytest.mark.thorough) for name in (*OTHERS, *ON_GPUS)),
     ],
 )
 def fixture(request: pytest.FixtureRequest) -> Iterator[RunnerFixture]:
     """Each runner in turn; a test that takes it must hold for all of them."""
     if request.param == "cuda":
         found = cuda_fixture()
-    elif request.param in OF_A_KIND:
+    elif request.param in ARCHITECTURES:
         folder = request.getfixturevalue("tmp_path_factory").mktemp("tiny")
         found = tiny_fixture(request.param, folder)
     elif kind := ON_GPUS.get(request.param):

@@ -10,6 +10,7 @@ import re
 import struct
 import sys
 import tempfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from vivace.models.tokenizer import Marker, Vocabulary
 _PIECE_BYTES = 256
 _MARKERS = lc.LLAMA_TOKEN_ATTR_CONTROL | lc.LLAMA_TOKEN_ATTR_USER_DEFINED | lc.LLAMA_TOKEN_ATTR_UNKNOWN
 _ERROR = 4  # GGML_LOG_LEVEL_ERROR
+_probing = threading.local()  # `is_on` while a load that fails is an answer
 _DIGITS = re.compile(rb"\d+")
 # What llama.cpp calls an error and is none: a pass that was stopped, a KV that is full. The runner says so.
 _EXPECTED = (
@@ -38,7 +40,8 @@ def start_llama() -> Any:
     @lc.llama_log_callback  # type: ignore[untyped-decorator]
     def log(level: int, text: bytes, _data: ctypes.c_void_p) -> None:
         kind = _DIGITS.sub(b"", text)
-        if level != _ERROR or kind in printed or any(each in text for each in _EXPECTED):
+        is_expected = any(each in text for each in _EXPECTED) or getattr(_probing, "is_on", False)
+        if level != _ERROR or kind in printed or is_expected:
             return
         printed.add(kind)
         with contextlib.suppress(OSError, ValueError):  # nobody reads it
@@ -104,10 +107,13 @@ def state_of(architecture: str) -> bool | None:
     with tempfile.NamedTemporaryFile(suffix=".gguf") as file:
         file.write(header)
         file.flush()
+        _probing.is_on = True
         try:
             model = load_model(Path(file.name), vocab_only=True)
         except StartError:
             return None
+        finally:
+            _probing.is_on = False
         try:
             return bool(lc.llama_model_is_recurrent(model) or lc.llama_model_is_hybrid(model))
         finally:

@@ -67,12 +67,12 @@ def test_the_screen_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, columns: 
 
 @pytest.mark.usefixtures("models_dir")
 def test_what_suits_this_machine_is_recommended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The best that fit and are quick enough, with licence, context and what a steer can do."""
+    """The best that fit and are quick enough, with licence, context, what a steer can do, and drafts."""
     monkeypatch.setattr(model_list, "this_machine", lambda _: LAPTOP)
     recommended = " ".join(say().partition("Recommended")[2].split())
     assert "(16 GB of memory, no NVIDIA GPU)" in recommended
     assert "qwen3.5-4b 2.7 GB about 15 tok/s" in recommended
-    assert "Apache-2.0; 262,144 tokens of context; goes back to saved points" in recommended
+    assert "Apache-2.0; 262,144 tokens of context; goes back to saved points; has a head for" in recommended
     assert "qwen3.6-27b" not in recommended, "it does not fit"
 
 

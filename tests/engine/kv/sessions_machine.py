@@ -3,8 +3,10 @@
 Owns the operations. Which runner computes, and what it must say, is said by the machines that derive from it.
 """
 
+import random
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
@@ -21,11 +23,22 @@ from vivace.engine.wire.frames import (
     Open,
     Park,
     Rewind,
+    Sampling,
     Score,
     Tier,
 )
 
-TOKENS = st.lists(st.integers(0, 60), max_size=45)
+
+def some_tokens(fewest: int, most: int) -> st.SearchStrategy[list[int]]:
+    """Lists of any length alike; those of `st.lists` have half a dozen members, too few to be parked."""
+    return st.builds(
+        lambda count, seed: random.Random(seed).choices(range(61), k=count),
+        st.integers(fewest, most),
+        st.integers(0, 99),
+    )
+
+
+TOKENS = some_tokens(0, 45)
 TIERS: st.SearchStrategy[Tier] = st.sampled_from(["realtime", "background"])
 TENANTS = st.sampled_from(["ann", "bob"])
 
@@ -36,6 +49,7 @@ class SessionsMachine(RuleBasedStateMachine):
     cells = 400
     most_parked_bytes = 20_000
     most_checkpoint_bytes = 2_000
+    sampling = Sampling()
     runner: Runner
 
     def __init__(self) -> None:
@@ -69,14 +83,18 @@ class SessionsMachine(RuleBasedStateMachine):
         """Return what the model says after a log that it reads from the start."""
         raise NotImplementedError
 
-    def check(self, log: list[int], said: list[int], count: int) -> None:
-        """Fail if this is not the beginning of what the model says after the log."""
+    def check(self, log: list[int], turn: str, count: int) -> None:
+        """Fail if the turn has not said the beginning of what the model says after the log."""
+        said = self.desk.tokens(turn)
         assert said == self.replay(log, count)[: len(said)]
 
     def check_scores(self, log: list[int], candidates: list[list[int]], scores: list[float]) -> None:
         """Fail if these are not the model's scores: the last candidate is what it would say."""
         del log, candidates
         assert scores[-1] == max(scores)
+
+    def generating(self, name: str, turn: str, tokens: list[int], **wishes: Any) -> Generate:
+        return Generate(name, turn, tokens, sampling=self.sampling, **wishes)
 
     def teardown(self) -> None:
         self.parked_cache.close()
@@ -92,7 +110,7 @@ class SessionsMachine(RuleBasedStateMachine):
     def has_room(self, name: str, more: int) -> bool:
         return 0 < len(self.logs[name]) + more < self.cells - 20
 
-    @rule(tokens=st.lists(st.integers(0, 60), min_size=1, max_size=80), tenant=TENANTS)
+    @rule(tokens=some_tokens(1, 120), tenant=TENANTS)
     def open(self, tokens: list[int], tenant: str) -> None:
         name = self.fresh()
         self.desk.run(Open(name, list(tokens), tenant))
@@ -118,10 +136,12 @@ class SessionsMachine(RuleBasedStateMachine):
         truth = self.replay(log, count)
         guess = [*truth[: int(len(truth) * predicts)], 7, *truth[int(len(truth) * predicts) :]]
         self.desk.run(
-            Generate(name, turn, tokens, max_tokens=count, tier=tier, prediction=guess, use_drafts=drafts)
+            self.generating(
+                name, turn, tokens, max_tokens=count, tier=tier, prediction=guess, use_drafts=drafts
+            )
         )
         self.typed.pop(name, None)
-        self.check(log, self.desk.tokens(turn), count)
+        self.check(log, turn, count)
         assert len(self.desk.tokens(turn)) == len(truth)
         self.logs[name] = log + self.desk.tokens(turn)
 
@@ -133,12 +153,12 @@ class SessionsMachine(RuleBasedStateMachine):
         names = [name for name in names if self.has_room(name, 1)]
         turns = {name: self.fresh() for name in names}
         for name, turn in turns.items():
-            self.desk.give(Generate(name, turn, [5], max_tokens=count, tier=data.draw(TIERS)))
+            self.desk.give(self.generating(name, turn, [5], max_tokens=count, tier=data.draw(TIERS)))
         self.desk.run()
         for name, turn in turns.items():
             self.typed.pop(name, None)
             self.logs[name].append(5)
-            self.check(self.logs[name], self.desk.tokens(turn), count)
+            self.check(self.logs[name], turn, count)
             self.logs[name] += self.desk.tokens(turn)
 
     @precondition(lambda self: self.logs)
@@ -150,7 +170,7 @@ class SessionsMachine(RuleBasedStateMachine):
         name, turn, after = self.pick(data), self.fresh(), self.fresh()
         if not self.has_room(name, len(tokens) + len(steer) + 20):
             return
-        self.desk.give(Generate(name, turn, tokens, max_tokens=8))
+        self.desk.give(self.generating(name, turn, tokens, max_tokens=8))
         for _ in range(steps):
             if not self.desk.engine.is_idle:
                 self.desk.engine.step()
@@ -158,11 +178,11 @@ class SessionsMachine(RuleBasedStateMachine):
         self.typed.pop(name, None)
         log = self.logs[name] + tokens
         said = self.desk.tokens(turn)
-        self.check(log, said, 8)
+        self.check(log, turn, 8)
         assert self.desk.finished(turn)
         log += said + steer
-        self.desk.run(Generate(name, after, steer, max_tokens=3))
-        self.check(log, self.desk.tokens(after), 3)
+        self.desk.run(self.generating(name, after, steer, max_tokens=3))
+        self.check(log, after, 3)
         if said:
             back = 8 if self.runner.info.memory == "checkpoints" else 0  # to before a draft that was wrong
             assert self.desk.finished(after).waterfall.new_tokens <= len(steer) + 1 + back
@@ -224,6 +244,39 @@ class SessionsMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def park(self, data: st.DataObject) -> None:
         self.desk.run(Park(self.pick(data)))
+
+    @precondition(lambda self: self.logs)
+    @rule(data=st.data(), share=st.floats(0, 1), tokens=TOKENS)
+    def come_back(self, data: st.DataObject, share: float, tokens: list[int]) -> None:
+        """A parked session goes on at an earlier place."""
+        name = self.pick(data)
+        length = max(1, int(len(self.logs[name]) * share))
+        self.desk.run(Park(name), Rewind(name, length))
+        del self.logs[name][length:]
+        self.typed.pop(name, None)
+        self.say(name, tokens)
+
+    @precondition(lambda self: self.logs)
+    @rule(data=st.data(), share=st.floats(0, 1), tokens=TOKENS, is_parked=st.booleans())
+    def begin_alike(self, data: st.DataObject, share: float, tokens: list[int], *, is_parked: bool) -> None:
+        """Another conversation begins as one does that is in the KV, or parked."""
+        source, name = self.pick(data), self.fresh()
+        if is_parked:
+            self.desk.run(Park(source))
+        beginning = self.logs[source][: max(1, int(len(self.logs[source]) * share))]
+        self.desk.run(Open(name, list(beginning), self.tenants[source]))
+        self.logs[name], self.tenants[name] = beginning, self.tenants[source]
+        self.say(name, tokens)
+
+    def say(self, name: str, tokens: list[int]) -> None:
+        """Let a session go on by a few tokens."""
+        turn = self.fresh()
+        if self.has_room(name, len(tokens)):
+            self.desk.run(self.generating(name, turn, tokens, max_tokens=4))
+            self.typed.pop(name, None)
+            log = self.logs[name] + tokens
+            self.check(log, turn, 4)
+            self.logs[name] = log + self.desk.tokens(turn)
 
     @rule()
     def restart(self) -> None:

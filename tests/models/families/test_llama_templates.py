@@ -21,7 +21,19 @@ from tests.models.families import llama_templates
 from tests.models.families.tokenizers import NamedTokenizer
 from tools.chat_templates import table
 from vivace.models import gguf_vocab
-from vivace.models.families.base import Call, Effort, Entry, Message, Output, OutputSpec, Thought, Tool
+from vivace.models.families.base import (
+    Call,
+    Effort,
+    Entry,
+    Message,
+    Output,
+    OutputSpec,
+    ReasoningPart,
+    TextPart,
+    Thought,
+    Tool,
+)
+from vivace.models.families.calls.reasoning import KNOWN
 from vivace.models.families.choose import known
 from vivace.models.families.template import judging, probes
 from vivace.models.families.template.family import TemplateFamily
@@ -252,6 +264,38 @@ def test_logs_only_grow_and_stay_whole(name: str) -> None:
     log += steered
     assert family.unfinished_answer(log) is None
     assert bool(family.answer(log, OutputSpec())) == has_begun
+
+
+# Behind their openings the model itself writes how its answer begins, before what it says.
+BEGUN_BY_MODELS = {
+    *("GLM-4.6", "Kimi-K2-Thinking", "MiniMax-M3", "Reka-Edge", "meetkai-functionary-medium-v3.2"),
+    *("muse-glimmer", "poolside-Laguna-XS-2.1", "poolside-Laguna-XS.2", "upstage-Solar-Open-100B"),
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_an_interrupted_answer_is_closed_as_its_template_closes_one(name: str) -> None:
+    """Text is an answer that ended there, letter by letter; reasoning is read as such, and ended."""
+    tokenizer, family = spoken(name)
+    asked, said, more = Message("user", "Why?"), Message("assistant", "I was saying"), Message("user", "Stop")
+    log = family.render([asked])
+    log += family.answer(log, OutputSpec())
+    opening = tokenizer.shown(log).partition(asked.text)[2]
+    tags = next((each for each in KNOWN if each.is_open(opening)), None)
+    parts = family.parser(OutputSpec(), log).feed(said.text)
+    assert {type(part) for part in parts} == {ReasoningPart if tags else TextPart}
+    log += tokenizer.encode(said.text)
+    log += family.render([more], after=log)
+    log += family.answer(log, OutputSpec())
+    ours = tokenizer.shown(log)
+    own = _Judge(family.frames).own([asked, said, more], ())
+    if tags:
+        between = ours.partition(said.text)[2].partition(more.text)[0]
+        assert between.strip().startswith(tags.closing)
+    elif judging.OPENING in family.notes:
+        assert ours.partition(said.text)[2] == own.partition(said.text)[2]
+    elif name not in BEGUN_BY_MODELS:
+        assert ours.removeprefix("<s>") == own.removeprefix("<s>")
 
 
 EFFORTS: tuple[Effort, ...] = ("", "none", "low", "medium", "high", "xhigh")

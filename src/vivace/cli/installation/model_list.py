@@ -106,6 +106,7 @@ def show_short(settings: Settings, listed: Listing, columns: int) -> None:
     for row in listed.recommended:
         click.echo(_headline(row, listed.used))
         facts = [row.choice.purpose, row.choice.licence, _context(row.choice), row.choice.steering]
+        facts += ["has a head for drafts, which is not used"] if row.choice.has_mtp else []
         _details("; ".join(facts), width)
         if row.program:
             _details(f"{row.program} has it: a pull links that file and downloads nothing", width)

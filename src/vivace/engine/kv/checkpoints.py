@@ -16,6 +16,7 @@ from vivace.engine.runners.limits import CHECKPOINT_BYTES
 INTERVAL_TOKENS = 512  # between two checkpoints …
 COST_SHARE = 0.01  # … more where taking one costs more than this of reading the tokens …
 LONGEST_INTERVAL = 8192  # … but no more than this, as long as all of them are within the limit
+MIN_PROMPT_TOKENS = 64  # since the last one, for another at a prompt's end: fewer are read again at once
 MIN_TIMED_TOKENS = 16  # a pass over fewer says little about what reading costs
 
 
@@ -58,6 +59,12 @@ class Checkpoints:
     def begin(self, session: Session) -> None:
         """Take one where a turn begins, if the model could not go back there without."""
         if self.cannot_cut:
+            self.take(session)
+
+    def end_prompt(self, session: Session) -> None:
+        """Take one where a prompt ends: another answer to it, or another end of this one, begins there."""
+        last = session.checkpoints[-1].length if session.checkpoints else 0
+        if self.cannot_cut and session.kv >= last + MIN_PROMPT_TOKENS:
             self.take(session)
 
     def after_pass(self, session: Session, fed: int, spent_s: float) -> None:

@@ -237,6 +237,9 @@ class Sessions:
                 session.kv = self.checkpoints.bring_back(session)
             self.checkpoints.release()
             raise
+        except BaseException:  # held on, they would take cells, and scores would write into their sequences
+            self.checkpoints.release()
+            raise
 
     def with_room(self, working: Sequence[Session], run: Callable[[], T], claim: Claim | None = None) -> T:
         """Return what `run` returns. Make room and call it again as often as it finds none."""

@@ -343,6 +343,8 @@ class Stepper:
         if turn.rejected:
             self._sessions.trim(session, session.kv - turn.rejected)
         self._sessions.checkpoints.after_pass(session, fed, spent_s)
+        if turn.output_tokens > said_before == 0 and session.kv == len(session.log) - turn.output_tokens:
+            self._sessions.checkpoints.end_prompt(session)
         if fault:
             if isinstance(turn, GenerateTurn) and turn.new_output:
                 self._sender.send(Tokens(turn.id, turn.new_output, turn.logprobs[: len(turn.new_output)]))

@@ -168,17 +168,22 @@ class LlamaRunner:
         return np.ctypeslib.as_array(lc.llama_get_logits(self._context), (wanted, vocab))
 
     def trim(self, seq: int, length: int) -> int:
-        if length and not self.can_cut(seq, length):
-            length = 0
-        lc.llama_memory_seq_rm(self._memory, seq, length, -1)
-        return length
+        if length and self.can_cut(seq, length) and lc.llama_memory_seq_rm(self._memory, seq, length, -1):
+            return length
+        lc.llama_memory_seq_rm(self._memory, seq, 0, -1)
+        return 0
 
     def share(self, source: int, target: int, length: int) -> int:
         lc.llama_memory_seq_rm(self._memory, target, 0, -1)
         if not self.can_cut(source, length):
             return 0
-        lc.llama_memory_seq_cp(self._memory, source, target, 0, length)
+        self._copy(source, target, length)
         return length
+
+    def _copy(self, source: int, target: int, length: int) -> None:
+        """Copy a sequence up to a length; with a recurrent state whole, since llama.cpp may refuse less."""
+        end = -1 if self.info.memory == "checkpoints" else length
+        lc.llama_memory_seq_cp(self._memory, source, target, 0, end)
 
     def can_cut(self, seq: int, length: int) -> bool:
         """Return whether a sequence still holds all that the model needs to go on from `length`.
@@ -205,7 +210,7 @@ class LlamaRunner:
         length, state = checkpoint
         if source != target:
             lc.llama_memory_seq_rm(self._memory, target, 0, -1)
-            lc.llama_memory_seq_cp(self._memory, source, target, 0, length)
+            self._copy(source, target, length)
         is_set = lc.llama_state_seq_set_data_ext(self._context, _pointer(state), len(state), target, _PARTIAL)
         # The rest is cut only now: a recurrent state refuses as long as it is one of a later length.
         if is_set:

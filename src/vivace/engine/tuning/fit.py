@@ -143,25 +143,29 @@ def this_machine(settings: Settings) -> Machine:
 
 
 def read_bandwidth(threads: int) -> float:
-    """Return the bytes a second that this number of threads reads from memory together."""
+    """Return the bytes a second that this number of threads reads from memory together.
+
+    By the time that each thread runs: what other programs take of the CPU is not the memory's.
+    """
     import numpy as np
 
     arrays = [np.ones(MEASURED_BYTES // 8, dtype=np.int64) for _ in range(threads)]
-    counts = [0] * threads
+    speeds = [0.0] * threads
     end = time.perf_counter() + MEASURED_SECONDS
 
     def read(number: int) -> None:
-        while time.perf_counter() < end:
+        count, began = 0, time.thread_time()
+        while not count or time.perf_counter() < end:
             arrays[number].max()  # numpy lets the other threads run meanwhile
-            counts[number] += 1
+            count += 1
+        speeds[number] = count * MEASURED_BYTES / (time.thread_time() - began)
 
-    began = time.perf_counter()
     workers = [threading.Thread(target=read, args=(number,)) for number in range(threads)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
-    return sum(counts) * MEASURED_BYTES / (time.perf_counter() - began)
+    return sum(speeds)
 
 
 def _speed_of_tuned(settings: Settings) -> tuple[float, str] | None:

@@ -230,6 +230,18 @@ CURATED: tuple[Curated, ...] = (
         memory="checkpoints",
         has_mtp=True,
     ),
+    Curated(
+        name="qwen3.5-0.8b",
+        title="Qwen3.5 0.8B, Q4_K_M",
+        hub=HubName("unsloth/Qwen3.5-0.8B-GGUF", "Q4_K_M"),
+        size_bytes=530_000_000,
+        licence="Apache-2.0",
+        context_tokens=262_144,
+        purpose="very small; completions and short questions",
+        kv_token_bytes=12_288,
+        memory="checkpoints",
+        has_mtp=True,
+    ),
 )
 
 

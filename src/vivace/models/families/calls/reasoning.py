@@ -72,6 +72,6 @@ def reasoning_of(written: str, thought: str = "", answer: str = "") -> Reasoning
     if min(start, begin, end, last) < 0:
         return found
     begun, ended = written[begin:start], written[start + len(thought) : last]
-    if begun.strip() != found.opening or ended.strip() != found.closing:
+    if begun.strip() != found.opening or not ended.strip().startswith(found.closing):
         return found
     return msgspec.structs.replace(found, begun=begun, ended=ended)

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from vivace.models.families.calls.reasoning import KNOWN
 from vivace.models.families.template import probes
 from vivace.models.families.template.masking import Markers
 from vivace.models.families.template.probes import Chat, answer_of, call_of, result_of, said
@@ -359,6 +360,9 @@ class Frames:
         self.begun = openings[0]
         for opening in openings:
             self.begun = self._common(self.begun, opening)
+        for tags in KNOWN:  # reasoning that every answer begins with is said, too
+            if tags.is_open(self.begun):
+                self.begun = self.begun[: self.begun.rfind(tags.opening)]
         if self.thought_key:
             self.think_begin = self._before_thought.removeprefix(self.begun)
 

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 import msgspec
 
 from vivace.models.families.base import Call, Entry, Family, Message, Output, OutputSpec, Thought, Tool
+from vivace.models.families.calls.reasoning import KNOWN
 from vivace.models.families.template import probes
-from vivace.models.families.template.frames import Frames
+from vivace.models.families.template.frames import NOTHING, Frames
 from vivace.models.families.template.masking import Markers, Mask
 from vivace.models.families.template.names import names_in
 from vivace.models.families.template.probes import Chat, Turn, definition_of, turns_of
@@ -26,6 +27,7 @@ NO_CALLS = "Its template has no form for calls: they are written as JSON in `<to
 WITHOUT = "With instructions its template writes some messages in another way; they are written as without."
 ONE_CALL = "An answer calls one tool at a time."
 WORDS = "Words stay before the call they were said with; its template would move or drop one of them."
+OPENING = "What answers begin with stays in the conversation; its template would drop it from earlier ones."
 AGAIN = "Later calls are written as the first one is; its template numbers them."
 NO_SYSTEM = "Its template has no place for instructions: they stand in front of the first message."
 
@@ -198,6 +200,8 @@ def judge(frames: Frames) -> Verdict:
         notes.append(NO_SYSTEM)
     if frames.has_calls and frames.has_one_call:
         notes.append(ONE_CALL)
+    if drops_opening(frames):
+        notes.append(OPENING)
     for name, (entries, has_tools) in CASES.items():
         tools = (probes.TOOL,) if has_tools and frames.has_tools else ()
         if name == "two calls" and frames.has_calls and frames.has_one_call:
@@ -217,6 +221,17 @@ def judge(frames: Frames) -> Verdict:
         if note not in notes:
             notes.append(note)
     return Verdict(notes=tuple(notes), differs=tuple(differs))
+
+
+def drops_opening(frames: Frames) -> bool:
+    """Return whether an answer without reasoning begins otherwise while it is made than later on."""
+    opening = frames.begins["user"]
+    if any(tags.is_open(opening) for tags in KNOWN):  # with its reasoning it is tried as a conversation
+        return False
+    try:
+        return not frames.answer("user", probes.answer_of(probes.ANSWERED), (), NOTHING).startswith(opening)
+    except TemplateError:
+        return False
 
 
 def is_left_out(entry: Entry, frames: Frames) -> bool:
