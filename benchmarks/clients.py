@@ -37,7 +37,7 @@ WORDS = ["alpha", "beta", "list", "sort", "file", "name", "value", "index", "cou
 TITLE = "You are a title generator. You output only a title.\n\n"  # as opencode's begins
 MEMORY = "You are now acting as the managed memory extraction subagent for an assistant.\n\n"  # Qwen Code's
 SIDES = {"title": (TITLE, 500), "memory": (MEMORY, 4000)}
-TURN_TOKENS = 200
+TURN_TOKENS = 100
 HISTORY_TOKENS = (100, 2000)
 RESTART_TOKENS = (1000, 8000)
 CONTEXT_TOKENS = 16384
@@ -148,17 +148,19 @@ def doors(client: Client, rounds: int) -> list[dict[str, Any]]:
 
 
 def _doors(client: Client, tokens: int, rounds: int) -> dict[str, Any]:
-    """Time a second turn of two conversations that differ in their first word."""
+    """Time second turns of two conversations that differ in their first word."""
+    told = words(tokens)
+    begun = user(f"Two {told}")
+    said = client.message(messages=[begun])
+    history = [begun, {"role": "assistant", "content": said.text}]
+    with SocketClient(client.address) as socket:
+        first = client.turn(socket, input=f"One {told}", store=True)
     posted, sent = [], []
     for number in range(rounds + 1):
-        told, asked = words(tokens), words(10)
+        asked = words(10)
         with SocketClient(client.address) as socket:
-            first = client.turn(socket, input=f"One {told}")
             second = client.turn(socket, input=asked, previous_response_id=first.id)
-        begun = user(f"Two {told}")
-        said = client.message(messages=[begun])
-        history = [begun, {"role": "assistant", "content": said.text}, user(asked)]
-        other = client.message(messages=history)
+        other = client.message(messages=[*history, user(asked)])
         if number:
             sent.append(second.first_ms)
             posted.append(other.first_ms)
