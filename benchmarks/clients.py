@@ -4,7 +4,8 @@
 
 `side`: the first token of a turn alone, and while the client's own title (about 500 tokens) or memory request
 (about 4,000) is read, which was sent just before. `doors`: the first token of a second turn through
-`/v1/messages`, which sends the whole history again, and of one over the WebSocket that stays open. `restart`:
+`/v1/messages`, which sends the whole history again, and of one over the WebSocket that stays open, with a
+model that computes nothing (a script in the tokens of the real one): what is left is the server. `restart`:
 the first turn of the next day through `/v1/messages`, after the server was stopped and started; the peer is
 the day before, when all was read. Rounds are interleaved, figures are medians, prompts are new in each round.
 """
@@ -38,7 +39,7 @@ TITLE = "You are a title generator. You output only a title.\n\n"  # as opencode
 MEMORY = "You are now acting as the managed memory extraction subagent for an assistant.\n\n"  # Qwen Code's
 SIDES = {"title": (TITLE, 500), "memory": (MEMORY, 4000)}
 TURN_TOKENS = 100
-HISTORY_TOKENS = (100, 2000)
+DOORS = ((100, 0), (2000, 0), (2000, 8000))  # tokens of a history and of tools
 RESTART_TOKENS = (1000, 8000)
 CONTEXT_TOKENS = 16384
 SETTLE_S = 0.3  # for a side request to be in its prefill, and for one that was left to be over
@@ -80,7 +81,8 @@ class Client:
 
     def message(self, **body: Any) -> Answer:
         """Ask through `/v1/messages`."""
-        began, first, text, usage = time.perf_counter(), 0.0, "", {}
+        began, first, text = time.perf_counter(), 0.0, ""
+        usage: dict[str, Any] = {}
         with self.posted("/v1/messages", {"max_tokens": 4, "temperature": 0} | body) as connection:
             answer = connection.getresponse()
             assert answer.status == 200, answer.read()
@@ -144,32 +146,48 @@ def side(client: Client, rounds: int) -> list[dict[str, Any]]:
 
 
 def doors(client: Client, rounds: int) -> list[dict[str, Any]]:
-    return [_doors(client, tokens, rounds) for tokens in HISTORY_TOKENS]
+    """Time what the server does. Its model computes nothing, but has the tokens of the real one."""
+    return [_doors(client, tokens, tools, rounds) for tokens, tools in DOORS]
 
 
-def _doors(client: Client, tokens: int, rounds: int) -> dict[str, Any]:
+def _doors(client: Client, tokens: int, tool_tokens: int, rounds: int) -> dict[str, Any]:
     """Time second turns of two conversations that differ in their first word."""
-    told = words(tokens)
+    told, tools = words(tokens), _tools(tool_tokens)
+    functions = [
+        {"type": "function", "name": tool["name"], "description": tool["description"]}
+        | {"parameters": tool["input_schema"], "strict": False}
+        for tool in tools
+    ]
     begun = user(f"Two {told}")
-    said = client.message(messages=[begun])
+    said = client.message(messages=[begun], tools=tools)
     history = [begun, {"role": "assistant", "content": said.text}]
     with SocketClient(client.address) as socket:
-        first = client.turn(socket, input=f"One {told}", store=True)
+        first = client.turn(socket, input=f"One {told}", tools=functions)
     posted, sent = [], []
     for number in range(rounds + 1):
         asked = words(10)
         with SocketClient(client.address) as socket:
-            second = client.turn(socket, input=asked, previous_response_id=first.id)
-        other = client.message(messages=[*history, user(asked)])
+            second = client.turn(socket, input=asked, previous_response_id=first.id, tools=functions)
+        other = client.message(messages=[*history, user(asked)], tools=tools)
         if number:
             sent.append(second.first_ms)
             posted.append(other.first_ms)
     return {
         "history_tokens": tokens,
+        "tool_tokens": tool_tokens,
         "messages_ms": statistics.median(posted),
         "socket_ms": statistics.median(sent),
         "added_ms": statistics.median(a - b for a, b in zip(posted, sent, strict=True)),
     }
+
+
+def _tools(tokens: int) -> list[dict[str, Any]]:
+    schema = {"type": "object", "properties": {"path": {"type": "string"}}}
+    count = 8 if tokens else 0
+    return [
+        {"name": f"tool_{number}", "description": words(tokens // 8), "input_schema": schema}
+        for number in range(count)
+    ]
 
 
 # ---- the next day ------------------------------------------------------------------------------------
@@ -200,15 +218,8 @@ def restart(settings: Settings, rounds: int) -> list[dict[str, Any]]:
 
 def _prompt(tokens: int) -> dict[str, Any]:
     """Return a coding client's prompt: rules, folder and date, then tools, which are most of it."""
-    schema = {"type": "object", "properties": {"path": {"type": "string"}}}
-    tools = [
-        {"name": f"tool_{number}", "description": words(tokens // 10), "input_schema": schema}
-        for number in range(8)
-    ]
-    return {
-        "system": f"You are an agent.\n\n{words(tokens // 20)}\n\nFolder: /home/ann/shop\nDate: ",
-        "tools": tools,
-    }
+    system = f"You are an agent.\n\n{words(tokens // 20)}\n\nFolder: /home/ann/shop\nDate: "
+    return {"system": system, "tools": _tools(tokens * 8 // 10)}
 
 
 def _on(prompt: dict[str, Any], day: str) -> dict[str, Any]:
@@ -238,10 +249,16 @@ def measure(model: str | None, rounds: int, only: str | None) -> dict[str, Any]:
             context_tokens=CONTEXT_TOKENS,
             tune="never",
         )
-        for part, work in (("side", side), ("doors", doors)):
-            if only in (None, part):
-                with running(own) as address:
-                    found[part] = work(Client(address, own.model), rounds)
+        if only in (None, "side"):
+            with running(own) as address:
+                found["side"] = side(Client(address, own.model), rounds)
+        if only in (None, "doors"):
+            script = Path(name) / "script.json"
+            said = {"replies": {"": "Hello there."}, "vocabulary": str(path), "context_tokens": 1 << 17}
+            script.write_bytes(msgspec.json.encode(said))
+            player = own.having(model=f"scripted:{script}", allow_scripted=True)
+            with running(player) as address:
+                found["doors"] = doors(Client(address, player.model), 3 * rounds)
         if only in (None, "restart"):
             found["restart"] = restart(own, max(1, rounds // 4))
     return found

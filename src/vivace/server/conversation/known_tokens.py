@@ -10,12 +10,14 @@ Owns finding those places. Does not own which logs may be looked at.
 
 from array import array
 from collections.abc import Iterable, Sequence
+from heapq import nlargest
 
 from vivace.server.conversation.moved_blocks import BytesOf, moved
 from vivace.server.conversation.token_log import TokenLog
 
 STRETCH_TOKENS = 64  # the longest piece of text in other tokens
 TOKEN_BYTES = 4
+COMPARED_LOGS = 4  # those that begin most like the prompt: with 32 logs of 10,000 tokens all took 100 ms
 FIRST_COMPARED = 64 * TOKEN_BYTES  # at once; then twice as many, and so on
 
 
@@ -27,21 +29,28 @@ def in_known_tokens(
     `most_tokens`: how long it may become by blocks that its client has moved and the log has in their old
     places, too; 0: they are not looked for.
     """
+    mine = array("i", prompt)
+    nearest = _nearest(mine, logs)
     if most_tokens:
-        with_moved = _known(prompt, logs, bytes_of, keeps_moved=True)
+        with_moved = _known(mine, nearest, bytes_of, keeps_moved=True)
         if len(with_moved) <= most_tokens:
             return with_moved
-    return _known(prompt, logs, bytes_of, keeps_moved=False)
+    return _known(mine, nearest, bytes_of, keeps_moved=False)
+
+
+def _nearest(mine: "array[int]", logs: Iterable[TokenLog]) -> list["array[int]"]:
+    """Return the logs that begin with most of the prompt's tokens, the ones used last first among equals."""
+    raw = mine.tobytes()
+    copies = [log.copy() for log in logs]
+    return nlargest(COMPARED_LOGS, copies, key=lambda log: _shared(raw, 0, log.tobytes(), 0))
 
 
 def _known(
-    prompt: Sequence[int], logs: Iterable[TokenLog], bytes_of: BytesOf, *, keeps_moved: bool
+    mine: "array[int]", logs: Iterable["array[int]"], bytes_of: BytesOf, *, keeps_moved: bool
 ) -> list[int]:
-    mine = array("i", prompt)
     most = 0
     known = array("i")
-    for log in logs:
-        theirs = log.copy()
+    for theirs in logs:
         length, length_there = _matched(mine, theirs, bytes_of, keeps_moved=keeps_moved)
         if length > most:
             most, known = length, theirs[:length_there]

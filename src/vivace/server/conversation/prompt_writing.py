@@ -144,8 +144,13 @@ def _beginning_tokens(prompt: Prompt, tokens: list[int], model: LoadedModel) -> 
     if not prompt.tools:
         return 0
     system = list(takewhile(lambda entry: system_of([entry]), prompt.entries))
-    beginning = model.family.render(system, tools=prompt.tools, effort=prompt.spec.effort)
-    length = TokenLog(tokens).shared_with(TokenLog(beginning))
+    key = (*system, prompt.log_contents.tools, prompt.spec.effort)
+    if (beginning := model.beginnings.get(key)) is None:
+        beginning = model.family.render(system, tools=prompt.tools, effort=prompt.spec.effort)
+        model.beginnings.put(key, beginning)
+    length = len(beginning)
+    if tokens[:length] != beginning:
+        length = TokenLog(tokens).shared_with(TokenLog(beginning))
     return length if length >= KEPT_TOKENS else 0
 
 

@@ -10,7 +10,7 @@ Owns where a system text is divided, and whether a family writes the two as mean
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Literal
 
 import msgspec
@@ -18,6 +18,7 @@ import msgspec
 from vivace.models.families.base import Entry, Family, Message, Tool
 from vivace.models.tokenizer import Tokenizer
 
+MOST_BEGINNINGS = 16
 LONG_TOOLS_CHARS = 1024  # of their JSON: about 250 tokens, which a CPU reads in 2 s
 # A folder (of two parts or more, and no example), a date, or a word for where and when one works.
 CHANGING = re.compile(
@@ -28,6 +29,20 @@ CHANGING = re.compile(
 )
 HEADING = re.compile(r"(?:^|\n)#+ [^\n]*\Z")  # at the end: it belongs to what follows
 _HEAD, _TAIL, _ASKED, _TOOL = "aardvark", "badger", "coyote", "dormouse"
+
+
+class KnownBeginnings:
+    """The latest beginnings of prompts as tokens, by what they are made of. May be called from threads."""
+
+    def __init__(self) -> None:
+        self._latest: dict[Hashable, list[int]] = {}
+
+    def get(self, key: Hashable) -> list[int] | None:
+        return self._latest.get(key)
+
+    def put(self, key: Hashable, tokens: list[int]) -> None:
+        kept = list(self._latest.items())[1 - MOST_BEGINNINGS :]
+        self._latest = {**dict(kept), key: tokens}
 
 
 def divided(text: str) -> tuple[str, str]:

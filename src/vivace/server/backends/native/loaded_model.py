@@ -28,7 +28,7 @@ from vivace.server.backends.native.engines.process import EngineProcess
 from vivace.server.backends.native.engines.supervisor import EngineHooks
 from vivace.server.backends.native.infill_sessions import InfillSessions
 from vivace.server.backends.native.output_decoder import TokenTexts
-from vivace.server.conversation.stable_prompt import tells_tools_between
+from vivace.server.conversation.stable_prompt import KnownBeginnings, tells_tools_between
 from vivace.server.conversation.token_log import Session, TokenLog
 from vivace.server.watch.metrics import Metrics
 
@@ -80,6 +80,7 @@ class LoadedModel:
         self.infills = InfillSessions()
         self.infill_tokens: InfillTokens | None = None  # None: it cannot fill gaps
         self.arranges = settings.stable_prompts  # prompts, so that less is read again
+        self.beginnings = KnownBeginnings()
         self.moves_changing = False  # what changes of a system text, behind the tools
 
     def is_outdated(self, settings: Settings) -> bool:
