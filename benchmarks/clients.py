@@ -20,7 +20,7 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -193,9 +193,9 @@ def _tools(tokens: int) -> list[dict[str, Any]]:
 # ---- the next day ------------------------------------------------------------------------------------
 
 
-def restart(settings: Settings, rounds: int) -> list[dict[str, Any]]:
+def restart(settings: Settings, rounds: int, lengths: Sequence[int]) -> list[dict[str, Any]]:
     rows = []
-    for tokens in RESTART_TOKENS:
+    for tokens in lengths:
         days: list[list[Answer]] = [[], []]
         for _ in range(rounds):
             prompt = _prompt(tokens)
@@ -231,7 +231,7 @@ def _on(prompt: dict[str, Any], day: str) -> dict[str, Any]:
 # ---- the whole ---------------------------------------------------------------------------------------
 
 
-def measure(model: str | None, rounds: int, only: str | None) -> dict[str, Any]:
+def measure(model: str | None, rounds: int, only: str | None, lengths: Sequence[int]) -> dict[str, Any]:
     settings = load_settings().having(model=model)
     path = ensure(settings, settings.model, Silent())
     found: dict[str, Any] = {
@@ -260,7 +260,7 @@ def measure(model: str | None, rounds: int, only: str | None) -> dict[str, Any]:
             with running(player) as address:
                 found["doors"] = doors(Client(address, player.model), 3 * rounds)
         if only in (None, "restart"):
-            found["restart"] = restart(own, max(1, rounds // 4))
+            found["restart"] = restart(own, max(1, rounds // 4), lengths)
     return found
 
 
@@ -269,9 +269,12 @@ def main() -> None:
     parser.add_argument("--model")
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--only", choices=["side", "doors", "restart"])
+    parser.add_argument(
+        "--tokens", type=int, nargs="*", default=RESTART_TOKENS, help="of the next day's prompt"
+    )
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    result = measure(args.model, args.rounds, args.only)
+    result = measure(args.model, args.rounds, args.only, args.tokens)
     if args.json:
         print(json.dumps(result, indent=2))
         return

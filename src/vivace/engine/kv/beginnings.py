@@ -59,6 +59,11 @@ class Beginnings:
         for other in self._holders():
             if other is session or other.tenant != session.tenant or other.kv <= longest:
                 continue
+            if (
+                not self._checkpoints.is_needed
+                and other.log[longest : longest + 1] != session.log[longest : longest + 1]
+            ):
+                continue  # 32 logs of 10,000 tokens take 10 ms: most part where the longest so far does
             common = min(other.kv, common_length(other.log, session.log))
             if self._checkpoints.is_needed:
                 session.mark = max(session.mark, min(common, len(session.log) - 1))
