@@ -93,6 +93,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # "" for `model`. The first that fits a name that no model has counts. Names that begin with `claude-`
     # are `model` unless the table says otherwise.
     aliases: dict[str, str] = {}
+    # Arrange the prompts of other programs so that less is read again: what a system text says of folder and
+    # date goes behind long tools, and a block that a client moves behind its newest message stays where it
+    # was, too. No word is left out or changed. false: just as the client sends it.
+    stable_prompts: bool = True
     # Servers whose tools a task may call (MCP), each a table `[mcp_servers.NAME]`: `command`, `args` and
     # `env`, or `url` and `headers`.
     mcp_servers: dict[str, Any] = {}

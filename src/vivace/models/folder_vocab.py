@@ -15,6 +15,7 @@ import msgspec
 
 from vivace.errors import StartError
 from vivace.models.byte_level import END_NAMES, byte_letters, spelled_bytes
+from vivace.models.encoded_texts import EncodedTexts
 from vivace.models.folder import ELSEWHERE, WHOLE, end_ids, end_name, read_json, shown
 from vivace.models.tokenizer import Marker, Vocabulary
 
@@ -88,12 +89,13 @@ class FolderTokenizer(FolderVocabulary):
         self._read(folder, tokenizer_json)
         self._eos = end_name(folder)
         self._encode = _make_encoder(folder, tokenizer_json)
+        self.encode = EncodedTexts(self._tokens_of)
         self._marks = {each.content: each.id for each in self._added if each.content and not each.is_control}
         # What the encoder is not to see: added words, which are tokens wherever they are; half characters.
         longest_first = map(re.escape, sorted(self._marks, key=len, reverse=True))
         self._apart = re.compile("|".join(["([\ud800-\udfff]", *longest_first]) + ")")
 
-    def encode(self, text: str) -> list[int]:
+    def _tokens_of(self, text: str) -> list[int]:
         tokens: list[int] = []
         for index, part in enumerate(self._apart.split(text)):
             if index % 2 == 0:

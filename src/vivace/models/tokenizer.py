@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from vivace.errors import StartError
+from vivace.models.encoded_texts import EncodedTexts
 
 SCRIPTED = "scripted:"  # a model name with this prefix plays a script instead of computing
 
@@ -65,11 +66,12 @@ class GgufTokenizer:
         self._vocab = lc.llama_model_get_vocab(self._model)
         self.end_tokens = gguf_vocab.end_tokens(self._vocab)
         self.size: int = lc.llama_vocab_n_tokens(self._vocab)
+        self.encode = EncodedTexts(self._tokens_of)
         self.token_bytes = functools.cache(self._piece)
         self.control = functools.cache(self._control)
         self.vocabulary = functools.cache(self._read_vocabulary)
 
-    def encode(self, text: str) -> list[int]:
+    def _tokens_of(self, text: str) -> list[int]:
         return self._calls.tokenize(self._vocab, text.encode("utf-8", "surrogatepass"), special=False)
 
     def encode_inside(self, text: str) -> list[int]:

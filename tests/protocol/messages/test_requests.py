@@ -28,7 +28,8 @@ def parse(
     if isinstance(messages, str):
         messages = [{"role": "user", "content": messages}]
     reader = Reader(said or SaidCalls(), partial(SIGNER.is_ours, tenant=tenant))
-    return parse_message(json.dumps({"messages": messages, "model": "m", "max_tokens": 9} | fields), reader)
+    body = {"messages": messages, "model": "m", "max_tokens": 9} | fields
+    return parse_message(json.dumps(body), reader).create
 
 
 def items(*messages: Any, **options: Any) -> list[InputItem]:

@@ -136,12 +136,22 @@ class ParkedCache:
                     self._delete(other)
         return None
 
-    def keep_prefix(self, tenant: str, tokens: Sequence[int], save: Callable[[], KVState]) -> None:
+    def keep_prefix(
+        self,
+        tenant: str,
+        tokens: Sequence[int],
+        save: Callable[[], KVState],
+        covered: float = COVERED,
+        checkpoints: tuple[Checkpoint, ...] = (),
+    ) -> None:
+        """Keep what sessions begin with, unless a prefix that is there covers this share of it."""
         packed = array("i", tokens)
         for other in self._of(tenant):
-            if other.is_prefix and common_length(other.tokens, packed) >= COVERED * len(packed):
-                return
-        self._put(tenant, packed, save, ".prefix")
+            shared = common_length(other.tokens, packed)
+            if other.is_prefix and self._usable(other, shared) >= covered * len(packed):
+                return self.touch(other)
+        self._put(tenant, packed, save, ".prefix", checkpoints=checkpoints)
+        return None
 
     def find(self, tenant: str, tokens: Sequence[int]) -> PrefixMatch | None:
         """Return what is good for the longest prefix of `tokens`."""

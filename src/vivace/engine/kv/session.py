@@ -30,6 +30,7 @@ class Session:
         self.checkpoints: list[Checkpoint] = []  # the shortest first; none where the KV can be cut
         self.interval_tokens = 0  # between two of them; 0: there are none
         self.cannot_cut = False  # at any length but those
+        self.kept_tokens = 0  # a length at which its KV is kept on disk for other sessions; 0: none
         self.mark = 0  # where another one is wanted: other sessions begin with the same tokens
         self._history: History | None = None
 
@@ -44,12 +45,13 @@ class Session:
         return len(self.log) if self.tail_start is None else self.tail_start
 
     def next_stop(self) -> int:
-        """Return the length up to which the next pass may read the log: a checkpoint is taken there."""
-        if not self.interval_tokens:
-            return len(self.log)
-        stop = self.next_interval()
-        stop = stop if stop > self.kv else self.kv + self.interval_tokens
-        return min(len(self.log), stop, self.mark if self.mark > self.kv else stop)
+        """Return the length up to which the next pass may read the log: its state is saved there."""
+        stop = len(self.log)
+        if self.interval_tokens:
+            due = self.next_interval()
+            stop = min(stop, due if due > self.kv else self.kv + self.interval_tokens)
+        wanted = [length for length in (self.mark, self.kept_tokens) if length > self.kv]
+        return min(stop, *wanted) if wanted else stop
 
     def next_interval(self) -> int:
         """Return the length at which the next checkpoint is due."""

@@ -183,6 +183,10 @@ class Sessions:
         if session.kv == 0:  # new, or so far without a token: a warm-up may come with nothing
             self._beginnings.find(session)
 
+    def keep_beginning(self, session: Session) -> None:
+        """Keep on disk what a session has in the KV now: other sessions will begin with it."""
+        self._beginnings.keep(session)
+
     def preload(self) -> None:
         self._beginnings.preload(most_sequences=len(self._free) - len(self.scratch))
 

@@ -27,6 +27,8 @@ def check_work(work: Append | Generate | Score, committed_tokens: int, info: Mod
         raise ContextOverflow(f"{needed} tokens are needed, and the context holds {info.limit_tokens}.")
     if length == 0 and not isinstance(work, Append):
         raise UsageError("There is nothing to go on from: the session is empty.")
+    if not isinstance(work, Score) and not 0 <= work.kept_tokens <= length:
+        raise UsageError(f"kept_tokens is {work.kept_tokens}; the log has {length} tokens.")
     if isinstance(work, Generate):
         _check_generate(work, length, info)
     elif isinstance(work, Score):

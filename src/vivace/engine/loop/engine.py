@@ -189,6 +189,7 @@ class Engine:
             self._sessions.rewind(session.name, committed_length)
             raise
         turn.committed_before = committed_length
+        session.kept_tokens = 0 if isinstance(work, Score) else work.kept_tokens
         session.claim = turn.claim
         self._scheduler.add(turn)
 

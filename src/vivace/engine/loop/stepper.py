@@ -330,6 +330,8 @@ class Stepper:
         """
         session, said_before = turn.session, turn.output_tokens
         session.kv += fed
+        if session.kv == session.kept_tokens:
+            self._sessions.keep_beginning(session)
         turn.count_runner_time(spent_s)
         if not said_before:
             self.tokens_prefilled += fed

@@ -48,6 +48,7 @@ class Append(Frame):
     tokens: list[int] = []
     tier: Tier = "realtime"
     is_provisional: bool = False
+    kept_tokens: int = 0  # the KV of so many of the log's first tokens is kept on disk for other sessions
 
 
 class Sampling(msgspec.Struct, frozen=True):
@@ -81,6 +82,7 @@ class Generate(Frame):
     tier: Tier = "realtime"
     # This many of the log's last tokens are the beginning of this answer, generated on a former engine.
     prior_output_tokens: int = 0
+    kept_tokens: int = 0  # as in `Append`
 
 
 class Score(Frame):

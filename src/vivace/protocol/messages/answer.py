@@ -13,8 +13,8 @@ from vivace.protocol.shapes.events import Usage
 class MessageUsage(msgspec.Struct, frozen=True):
     """What was read and written. The three counts of the input add up to the whole prompt.
 
-    `input_tokens` are those that were read for this answer. The KV of all that is read is kept, marked or
-    not, and costs nothing more: so nothing is counted as the creation of a cache.
+    The KV of all that is read is kept. Whoever marks anything with `cache_control` counts what is put into a
+    cache: that is all that was read for this answer. For others the same are `input_tokens`.
     """
 
     input_tokens: int = 0
@@ -109,10 +109,12 @@ class Ping(msgspec.Struct, frozen=True, tag_field="type", tag="ping"):
 Event = MessageStart | BlockStart | BlockDelta | BlockStop | MessageDelta | MessageStop | Ping
 
 
-def usage_of(usage: Usage) -> MessageUsage:
+def usage_of(usage: Usage, *, is_marked: bool) -> MessageUsage:
     cached = usage.input_tokens_details.cached_tokens
+    read = usage.input_tokens - cached
     return MessageUsage(
-        input_tokens=usage.input_tokens - cached,
+        input_tokens=0 if is_marked else read,
+        cache_creation_input_tokens=read if is_marked else 0,
         cache_read_input_tokens=cached,
         output_tokens=usage.output_tokens,
     )

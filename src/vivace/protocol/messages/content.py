@@ -35,6 +35,7 @@ class Block(msgspec.Struct):
     tool_use_id: str | None = None
     content: Any = None  # of a result: a string, or blocks
     is_error: bool | None = None
+    cache_control: Any = None  # no part of the prompt
 
 
 class Message(msgspec.Struct):

@@ -41,6 +41,7 @@ class MessageTool(msgspec.Struct):
     description: str | None = None
     input_schema: dict[str, Any] | None = None
     strict: bool | None = None
+    cache_control: Any = None
 
 
 class ToolChoice(msgspec.Struct):
@@ -81,6 +82,21 @@ class MessageCreate(msgspec.Struct, kw_only=True):
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None
     service_tier: Any = None
+    cache_control: Any = None  # of the newest block
+
+    @property
+    def is_marked(self) -> bool:
+        """Return whether its client asks for something to be cached."""
+        messages = [message.content for message in self.messages or () if isinstance(message.content, list)]
+        system = [self.system] if isinstance(self.system, list) else []
+        marks = [block.cache_control for blocks in (*system, *messages) for block in blocks]
+        marks += [tool.cache_control for tool in self.tools or ()]
+        return any(mark is not None for mark in (*marks, self.cache_control))
+
+
+class MessageRequest(msgspec.Struct, frozen=True):
+    create: ResponseCreate
+    is_marked: bool = False  # its client counts what is put into a cache
 
 
 class _Sized(msgspec.Struct):
@@ -94,7 +110,7 @@ class _Sized(msgspec.Struct):
     context_management: msgspec.Raw = msgspec.Raw()
 
 
-def parse_message(data: bytes | str, reader: Reader) -> ResponseCreate:
+def parse_message(data: bytes | str, reader: Reader) -> MessageRequest:
     """Return a checked request; raise a `Refusal` that names the field that is wrong."""
     check_sizes(data, _Sized)
     asked = decode(data, MessageCreate)
@@ -106,7 +122,7 @@ def parse_message(data: bytes | str, reader: Reader) -> ResponseCreate:
     create.input = items
     if create.text and is_title_schema(create.text.format.schema) and not create.tools:
         create.max_output_tokens = min(create.max_output_tokens or TITLE_TOKENS, TITLE_TOKENS)
-    return create
+    return MessageRequest(create, asked.is_marked)
 
 
 def in_message_words(refusal: Refusal) -> Refusal:

@@ -36,6 +36,7 @@ from vivace.protocol.messages.answer import (
     usage_of,
 )
 from vivace.protocol.messages.said_calls import SaidCalls
+from vivace.protocol.shapes.events import Usage
 from vivace.protocol.shapes.outcomes import (
     Broken,
     CallBegun,
@@ -55,7 +56,10 @@ Sign = Callable[[str], str]
 
 
 class MessageWriter:
-    def __init__(self, response_id: str, model: str, sign: Sign, said: SaidCalls) -> None:
+    def __init__(
+        self, response_id: str, model: str, sign: Sign, said: SaidCalls, *, is_marked: bool = False
+    ) -> None:
+        self._is_marked = is_marked  # what is read counts as put into a cache
         self._message = Message(id=f"msg_{response_id.removeprefix('resp_')}", model=model)
         self._sign = sign
         self._said = said
@@ -67,8 +71,9 @@ class MessageWriter:
         self._is_lost = False  # the last call was malformed
         self.is_over = False
 
-    def begin(self, usage: MessageUsage = MessageUsage()) -> list[Event]:  # noqa: B008 - it is frozen
-        """Return the first event; `usage` is what is known of it so far."""
+    def begin(self, known: Usage | None = None) -> list[Event]:
+        """Return the first event; `known` is what is known of the prompt so far."""
+        usage = usage_of(known, is_marked=self._is_marked) if known else MessageUsage()
         return [MessageStart(msgspec.structs.replace(self._message, usage=usage))]
 
     def write(self, outcome: Outcome) -> list[Event]:
@@ -164,7 +169,7 @@ class MessageWriter:
         yield from self._close()
         reason = self._reason(end)
         sequence = end.stop_text if reason == "stop_sequence" else None
-        usage = usage_of(end.usage)
+        usage = usage_of(end.usage, is_marked=self._is_marked)
         self._message = msgspec.structs.replace(
             self._message, content=self._content, stop_reason=reason, stop_sequence=sequence, usage=usage
         )

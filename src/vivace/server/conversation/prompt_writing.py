@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, takewhile
 
 import msgspec
 
@@ -23,10 +23,12 @@ from vivace.server.backends.native.turn_prompt import TurnPrompt
 from vivace.server.conversation.known_tokens import in_known_tokens
 from vivace.server.conversation.library import Library
 from vivace.server.conversation.prompting import Prompt, prompt_of
+from vivace.server.conversation.stable_prompt import system_of
 from vivace.server.conversation.token_log import LogContents, Session, StoredResponse, TokenLog
 from vivace.server.conversation.truncation import check_room, room_for_prompt, shortened
 
 LARGE_CHARS = 16 * 1024  # above this (about 5 ms) a prompt is made beside the event loop
+KEPT_TOKENS = 256  # fewer are read again sooner than it matters
 ITEM_CHARS = 64  # what an item takes besides its text
 
 
@@ -37,6 +39,7 @@ class _Tokens:
     prompt: list[int]
     prediction: list[int]
     candidates: list[list[int]]
+    kept: int  # of the prompt's first: other conversations begin with them
     grammar: Grammar | None
 
 
@@ -51,7 +54,8 @@ async def write_prompt(turn: NativeTurn, model: LoadedModel, library: Library) -
     session = previous.continuation() if previous and follows else Session(tenant=turn.caller.tenant)
     turn.work_in(session, follows=follows)
     logs = [] if len(session.log) else model.logs_of(session.tenant)
-    write = partial(_written, request, turn.log_contents, previous, before, model, session, logs)
+    most = await _room_for_moved(request, model) if logs else 0
+    write = partial(_written, request, turn.log_contents, previous, before, model, session, logs, most)
     is_large = is_large_request(request, turn.log_contents, before)
     prompt, written = await asyncio.to_thread(write) if is_large else write()
     tokens = written.prompt
@@ -75,6 +79,7 @@ async def write_prompt(turn: NativeTurn, model: LoadedModel, library: Library) -
             log_contents=turn.log_contents if request.is_provisional else prompt.log_contents,
             tokenize_s=time.perf_counter() - begun,
             provisional_tail=tail,
+            kept_tokens=written.kept,
             prediction=written.prediction,
             candidates=written.candidates,
             decoder=_decoder(request, prompt, model, session, written.grammar),
@@ -113,25 +118,54 @@ def _written(
     model: LoadedModel,
     session: Session,
     logs: Sequence[TokenLog],
+    most_tokens: int,
 ) -> tuple[Prompt, _Tokens]:
-    prompt = prompt_of(request, log_contents, previous, before)
+    moves_changing = model.moves_changing and not len(session.log)
+    prompt = prompt_of(request, log_contents, previous, before, moves_changing=moves_changing)
     predicted, encode = _predicted(request), model.tokenizer.encode
     tokens = model.family.render(
         prompt.entries, tools=prompt.tools, after=session.log, effort=prompt.spec.effort
     )
+    tokens = in_known_tokens(tokens, logs, model.bytes_of, most_tokens) if logs else tokens
     return prompt, _Tokens(
-        prompt=in_known_tokens(tokens, logs, model.bytes_of) if logs else tokens,
+        prompt=tokens,
+        kept=0 if len(session.log) else _beginning_tokens(prompt, tokens, model),
         prediction=encode(predicted) if predicted else [],
         candidates=[encode(text) for text in request.candidates or ()],
         grammar=model.family.grammar(prompt.spec) if request.is_generating else None,
     )
 
 
+def _beginning_tokens(prompt: Prompt, tokens: list[int], model: LoadedModel) -> int:
+    """Return how many tokens of a new log its client will begin other conversations with; 0 for too few.
+
+    Programs that send tools send the same ones, behind the same instructions, every day.
+    """
+    if not prompt.tools:
+        return 0
+    system = list(takewhile(lambda entry: system_of([entry]), prompt.entries))
+    key = (*system, prompt.log_contents.tools, prompt.spec.effort)
+    if (beginning := model.beginnings.get(key)) is None:
+        beginning = model.family.render(system, tools=prompt.tools, effort=prompt.spec.effort)
+        model.beginnings.put(key, beginning)
+    length = len(beginning)
+    if tokens[:length] != beginning:
+        length = TokenLog(tokens).shared_with(TokenLog(beginning))
+    return length if length >= KEPT_TOKENS else 0
+
+
 def prompt_length(request: ResponseCreate, model: LoadedModel) -> int:
     """Return how many tokens the prompt of a request that continues nothing would have."""
-    prompt = prompt_of(request, LogContents(), None)
+    prompt = prompt_of(request, LogContents(), None, moves_changing=model.moves_changing)
     tokens = model.family.render(prompt.entries, tools=prompt.tools, effort=prompt.spec.effort)
     return len(tokens) + len(model.family.answer(tokens, prompt.spec))
+
+
+async def _room_for_moved(request: ResponseCreate, model: LoadedModel) -> int:
+    """Return how long a prompt may become by blocks that its client has moved; 0: by none."""
+    if not model.arranges:
+        return 0
+    return room_for_prompt(await _limit_tokens(model), request.max_output_tokens)
 
 
 async def _limit_tokens(model: LoadedModel) -> int:
@@ -146,7 +180,7 @@ async def _begin_shorter(
     request = msgspec.structs.replace(turn.request, input=[])
 
     def render(items: list[InputItem]) -> tuple[Prompt, list[int]]:
-        prompt = prompt_of(request, LogContents(), turn.previous, items)
+        prompt = prompt_of(request, LogContents(), turn.previous, items, moves_changing=model.moves_changing)
         return prompt, model.family.render(prompt.entries, tools=prompt.tools, effort=prompt.spec.effort)
 
     kept = await asyncio.to_thread(shortened, items, lambda items: len(render(items)[1]), room)

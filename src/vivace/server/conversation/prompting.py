@@ -21,6 +21,7 @@ from vivace.models.families.base import (
 from vivace.protocol.shapes.items import CALLS, OUTPUTS, InputItem, joined
 from vivace.protocol.shapes.requests import ResponseCreate
 from vivace.protocol.shapes.tools import Choice, parse_choice, parse_tools, tools_in_items
+from vivace.server.conversation.stable_prompt import with_changing_last
 from vivace.server.conversation.token_log import LogContents, StoredResponse
 
 
@@ -38,8 +39,13 @@ def prompt_of(
     log_contents: LogContents,
     previous: StoredResponse | None,
     before: Sequence[InputItem] = (),
+    *,
+    moves_changing: bool = False,
 ) -> Prompt:
-    """Make the prompt. `log_contents`: what the log has; `before`: earlier items that are in no log here."""
+    """Make the prompt. `log_contents`: what the log has; `before`: earlier items that are in no log here.
+
+    `moves_changing`: the log is new, and what changes in its system text may stand behind the tools.
+    """
     items = [*before, *request.items]
     inline_tools = tuple(tools_in_items(items)) or log_contents.inline_tools
     given = [*parse_tools(request.tools or []), *inline_tools]
@@ -57,7 +63,7 @@ def prompt_of(
             if _is_cut_off(item):
                 entries.append(Interruption())
     return Prompt(
-        entries=entries,
+        entries=with_changing_last(entries, tools) if moves_changing else entries,
         tools=tools if digest != log_contents.tools else [],
         spec=_output_spec(request, tools, parse_choice(request.tool_choice, given)),
         log_contents=LogContents(request.instructions or log_contents.instructions, digest, inline_tools),

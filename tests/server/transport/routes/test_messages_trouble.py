@@ -164,6 +164,31 @@ def test_usage_is_known_at_the_start(patient: tuple[Stage, ServerAddress]) -> No
     assert end["usage"]["output_tokens"] == 5
 
 
+@pytest.mark.parametrize("place", ["block", "system", "tool", "request"])
+def test_who_marks_something_counts_what_is_put_into_a_cache(
+    patient: tuple[Stage, ServerAddress], place: str
+) -> None:
+    """All that is read is kept: none of it counts as read only. What was there already counts as before."""
+    stage, address = patient
+    mark: Any = {"cache_control": {"type": "ephemeral"}}
+    text: Any = {"type": "text", "text": "hi"}
+    body = {
+        "block": {"messages": [{"role": "user", "content": [text | mark]}]},
+        "system": {"system": [text | mark]},
+        "tool": {"tools": [{"name": "look", "input_schema": {"type": "object"}} | mark]},
+        "request": mark,
+    }[place]
+    stage.play(TextDelta("a"), STOP)
+    stage.usage = Usage(9, 0, 9, InputTokensDetails(7))
+    start, *_, end, _ = events(send(address, "POST", PATH, HI | {"stream": True} | body))
+    stage.usage = None
+    counts = [start["message"]["usage"], end["usage"]]
+    assert [each["input_tokens"] for each in counts] == [0, 0]
+    assert counts[0]["cache_creation_input_tokens"] == 2
+    assert counts[1]["cache_creation_input_tokens"] == 7
+    assert counts[0]["cache_read_input_tokens"] == 7
+
+
 def test_a_client_that_leaves_ends_its_turn(restless: tuple[Stage, ServerAddress]) -> None:
     """An interrupt, so that what was written stays in the KV."""
     stage, address = restless

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,40 @@ def test_tokens_are_counted_as_they_are_read(sdk: Anthropic, model: str) -> None
     counted = sdk.messages.count_tokens(model=model, **fields)
     usage = ask(sdk, model, "", **fields).usage
     assert counted.input_tokens == usage.input_tokens + (usage.cache_read_input_tokens or 0)
+
+
+def test_a_dozen_counts_at_once(sdk: Anthropic, model: str) -> None:
+    """As Claude Code asks for the parts of its context, while a turn is answered."""
+    systems = ["word " * number for number in range(12)]
+
+    def counted(system: str) -> int:
+        return sdk.messages.count_tokens(model=model, messages=HI, system=f"a {system}").input_tokens
+
+    with (
+        sdk.messages.stream(
+            model=model, max_tokens=5000, messages=[{"role": "user", "content": "long"}]
+        ) as stream,
+        ThreadPoolExecutor(12) as pool,
+    ):
+        counts = list(pool.map(counted, systems))
+        assert stream.get_final_text() == LONG
+    assert counts == [counts[0] + len(system) for system in systems]
+
+
+def test_what_was_written_before_a_cut_is_not_read_again(sdk: Anthropic, model: str) -> None:
+    """The client drops the connection, and sends the part that it has with the next message."""
+    question: MessageParam = {"role": "user", "content": "long"}
+    said = ""
+    with sdk.messages.stream(model=model, max_tokens=5000, messages=[question]) as stream:
+        for piece in stream.text_stream:
+            said += piece
+            if len(said) > 200:
+                break
+    asked = sdk.messages.count_tokens(model=model, messages=[question]).input_tokens
+    cut: Any = [{"type": "text", "text": text} for text in ("[Request interrupted by user]\n", "And?")]
+    history: Any = [question, {"role": "assistant", "content": said}, {"role": "user", "content": cut}]
+    usage = ask(sdk, model, "", messages=history).usage
+    assert (usage.cache_read_input_tokens or 0) >= asked + len(said)
 
 
 def test_models_in_their_shape(sdk: Anthropic, address: ServerAddress) -> None:

@@ -28,6 +28,7 @@ from vivace.server.backends.native.engines.process import EngineProcess
 from vivace.server.backends.native.engines.supervisor import EngineHooks
 from vivace.server.backends.native.infill_sessions import InfillSessions
 from vivace.server.backends.native.output_decoder import TokenTexts
+from vivace.server.conversation.stable_prompt import KnownBeginnings, tells_tools_between
 from vivace.server.conversation.token_log import Session, TokenLog
 from vivace.server.watch.metrics import Metrics
 
@@ -78,6 +79,9 @@ class LoadedModel:
         self._open: OrderedDict[str, Session] = OrderedDict()
         self.infills = InfillSessions()
         self.infill_tokens: InfillTokens | None = None  # None: it cannot fill gaps
+        self.arranges = settings.stable_prompts  # prompts, so that less is read again
+        self.beginnings = KnownBeginnings()
+        self.moves_changing = False  # what changes of a system text, behind the tools
 
     def is_outdated(self, settings: Settings) -> bool:
         """Return whether an engine started now would load other weights, or compute in another way."""
@@ -121,6 +125,7 @@ class LoadedModel:
             log.info("%s: %s", self.name, note)
         self.token_texts = TokenTexts(self.family, self.tokenizer)
         self.infill_tokens = infill_tokens(self.tokenizer)
+        self.moves_changing = self.arranges and tells_tools_between(self.family, self.tokenizer)
 
     def open_session(self, session: Session, process: EngineProcess, *, is_whole: bool) -> None:
         """Open the session on this engine process, with its whole log or without any of it."""

@@ -134,7 +134,7 @@ def _work(turn: NativeTurn, model: LoadedModel) -> Append | Score | Generate:
     if request.candidates:
         return Score(session.name, turn.id, tokens, prompt.candidates, request.tier)
     if not request.is_generating:
-        return Append(session.name, turn.id, tokens, request.tier)
+        return Append(session.name, turn.id, tokens, request.tier, kept_tokens=prompt.kept_tokens)
     return Generate(
         session=session.name,
         turn=turn.id,
@@ -147,6 +147,7 @@ def _work(turn: NativeTurn, model: LoadedModel) -> Append | Score | Generate:
         prediction=prompt.prediction,
         tier=request.tier,
         prior_output_tokens=turn.output_tokens,
+        kept_tokens=prompt.kept_tokens,
     )
 
 

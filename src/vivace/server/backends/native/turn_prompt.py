@@ -18,6 +18,7 @@ class TurnPrompt:
     log_contents: LogContents  # what the log has after this turn
     tokenize_s: float
     provisional_tail: list[int] = field(default_factory=list)  # which is no part of the log
+    kept_tokens: int = 0  # of the log's first: other conversations begin with them
     prediction: list[int] = field(default_factory=list)  # what the answer will resemble
     candidates: list[list[int]] = field(default_factory=list)  # what is to be scored
     repeated_tokens: int = 0  # with which the answer begins: the client has them, they are not counted

@@ -13,10 +13,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from vivace.errors import VivaceError
-from vivace.protocol.messages.answer import MessageUsage, Ping, usage_of
+from vivace.protocol.messages.answer import Ping
 from vivace.protocol.messages.content import Reader
 from vivace.protocol.messages.errors import error_event
-from vivace.protocol.messages.requests import in_message_words, parse_message
+from vivace.protocol.messages.requests import MessageRequest, in_message_words, parse_message
 from vivace.protocol.messages.said_calls import SaidCalls
 from vivace.protocol.messages.thoughts import ThoughtSigner
 from vivace.protocol.messages.writer import MessageWriter
@@ -49,9 +49,7 @@ class MessageFrames:
         return self._writer.is_over
 
     def begin(self, place: Queued | None) -> bytes:
-        known = self._turn.prompt_usage
-        usage = usage_of(known) if known else MessageUsage()
-        events = [*self._writer.begin(usage), *([Ping()] if place else [])]
+        events = [*self._writer.begin(self._turn.prompt_usage), *([Ping()] if place else [])]
         return b"".join(map(framed, events))
 
     def frame(self, outcome: Outcome) -> bytes:
@@ -87,15 +85,19 @@ class MessagesRoute:
         caller = caller_of(request)
         asked = await self._asked(request, caller)
         try:
-            admitted = await self._begin(asked, caller)
+            admitted = await self._begin(asked.create, caller)
         except Refusal as refusal:
             raise in_message_words(refusal) from None
         turn, request_id = admitted.turn, new_request_id()
         writer = MessageWriter(
-            turn.id, turn.model, partial(self._signer.sign, tenant=caller.tenant), self._said
+            turn.id,
+            turn.model,
+            partial(self._signer.sign, tenant=caller.tenant),
+            self._said,
+            is_marked=asked.is_marked,
         )
         headers = {REQUEST_ID: request_id}
-        if asked.stream:
+        if asked.create.stream:
             return TurnStream(
                 admitted,
                 turn.outcomes(),
@@ -114,17 +116,18 @@ class MessagesRoute:
         caller = caller_of(request)
         asked = await self._asked(request, caller)
         try:
-            tokens = await self._count(asked, caller)
+            tokens = await self._count(asked.create, caller)
         except Refusal as refusal:
             raise in_message_words(refusal) from None
         return json_response({"input_tokens": tokens}, headers={REQUEST_ID: new_request_id()})
 
-    async def _asked(self, request: Request, caller: Caller) -> ResponseCreate:
+    async def _asked(self, request: Request, caller: Caller) -> MessageRequest:
         """Return what the request asks for, with what its headers and its model's name say."""
         self._activity.touch()
         reader = Reader(self._said, partial(self._signer.is_ours, tenant=caller.tenant))
         asked = await parsed(lambda body: parse_message(body, reader), await read_body(request))
-        if fnmatchcase(asked.model or "", SMALL):
-            asked.service_tier = "flex"
-        asked.prompt_cache_key = session_key(request.headers)
+        create = asked.create
+        if fnmatchcase(create.model or "", SMALL):
+            create.service_tier = "flex"
+        create.prompt_cache_key = session_key(request.headers)
         return asked
