@@ -16,6 +16,8 @@ import termios
 import threading
 from pathlib import Path
 
+from tests.e2e.terminal import DEADLINE_S
+
 
 class Screen:
     ANSWERS = ((b"\x1b[6n", b"\x1b[1;1R"), (b"\x1b[c", b"\x1b[?1;2c"))  # where is the cursor, what are you
@@ -23,8 +25,9 @@ class Screen:
     def __init__(self, line: list[str], folder: Path, env: dict[str, str]) -> None:
         self._fd, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
-        self._process = subprocess.Popen(
-            line, cwd=folder, env=env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+        opened = ["sh", "-c", 'exec "$@" <>"$0" >&0 2>&0', os.ttyname(theirs), *line]
+        self._process = subprocess.Popen(  # who leads a session and opens a terminal is controlled by it
+            opened, cwd=folder, env=env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
         )
         os.close(theirs)
         self._shown = b""
@@ -40,6 +43,10 @@ class Screen:
 
     def type(self, keys: str) -> None:
         os.write(self._fd, keys.encode())
+
+    def end(self) -> int:
+        """Wait for the client's end and return its exit code."""
+        return self._process.wait(DEADLINE_S)
 
     def close(self) -> None:
         if self._is_closed:

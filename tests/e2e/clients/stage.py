@@ -63,13 +63,19 @@ class Stage:
             folder / "cache", folder / "state", port=0, threads=1, context_tokens=ROOM, allow_scripted=True
         )
 
-    def play(self, replies: dict[str, str], **script: Any) -> None:
-        """Start a server whose model says these, each to a prompt that holds the words before it."""
+    def write(self, replies: dict[str, str], **script: Any) -> None:
+        """Have a model that says these, each to a prompt that holds the words before it."""
         file = self._folder / "script.json"
         file.write_text(json.dumps({"replies": replies, "context_tokens": ROOM, **script}))
-        self.serve(f"scripted:{file}")
+        self.settings = self.settings.having(model=f"scripted:{file}")
+
+    def play(self, replies: dict[str, str], **script: Any) -> None:
+        """Start a server with such a model."""
+        self.write(replies, **script)
+        self.serve(self.settings.model)
 
     def serve(self, model: str) -> None:
+        """Start a server with any model."""
         self.model = model
         self.settings = self.settings.having(model=model)
         address = warm.ensure_server(self.settings)
@@ -125,14 +131,11 @@ class Stage:
         return self._screens[-1]
 
     def env(self) -> dict[str, str]:
-        return self.outside.env() | {
-            "PATH": os.environ["PATH"],
-            "HOME": str(self.home),
-            "OPENAI_BASE_URL": self.tap.url,
-            "OPENAI_API_BASE": self.tap.url,
-            "OPENAI_API_KEY": self.token,
-            "LANG": "C.UTF-8",
-        }
+        known = {"PATH": os.environ["PATH"], "HOME": str(self.home), "LANG": "C.UTF-8"}
+        if hasattr(self, "tap"):
+            urls = dict.fromkeys(("OPENAI_BASE_URL", "OPENAI_API_BASE"), self.tap.url)
+            known |= {"OPENAI_API_KEY": self.token, **urls}
+        return self.outside.env() | known
 
     def turns(self, tier: str = "realtime") -> list[LoggedTurn]:
         """Return the turns of a tier that have ended, in their order."""

@@ -198,8 +198,9 @@ AIDER = Client(
         Prompt("whole", 700, ("--edit-format", "whole")),
     ),
     variables={
-        "OPENAI_API_BASE": "$url",
-        "OPENAI_API_KEY": "$key",
+        # These count for more than its configuration files, and become OPENAI_API_BASE and OPENAI_API_KEY.
+        "AIDER_OPENAI_API_BASE": "$url",
+        "AIDER_OPENAI_API_KEY": "$key",
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     },
     arguments=(

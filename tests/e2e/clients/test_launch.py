@@ -1,0 +1,161 @@
+"""`vivace launch` with real clients, and with scripts where an end or a signal must be controlled."""
+
+import asyncio
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e import npm, pypi
+from tests.e2e.clients.stage import ROOM, Stage, end_of
+from tests.e2e.terminal import PROGRAM, Done, wait_until
+from vivace.cli.launch.clients import AIDER, CLIENTS, Client
+from vivace.server.store.base import Key
+from vivace.server.store.sqlite import SqliteStore
+
+SAID = "Hello from the model."
+ASK = {
+    "claude": ("-p", "Say hello."),
+    "codex": ("exec", "--skip-git-repo-check", "Say hello."),
+    "opencode": ("run", "Say hello."),
+    "qwen": ("Say hello.",),
+    "continue": ("-p", "Say hello."),
+    "aider": ("--no-git", "--yes-always", "--message", "Say hello."),
+}
+# What a user has set for a client, and what would lead it elsewhere if it counted for more than ours.
+ELSEWHERE = "http://127.0.0.1:9/v1"
+THEIRS = {
+    "claude": (".claude/settings.json", '{"env": {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}}'),
+    "codex": (".codex/config.toml", 'model = "theirs"\nmodel_provider = "openai"\n'),
+    "opencode": (".config/opencode/opencode.json", '{"model": "openai/theirs", "autoupdate": false}'),
+    "qwen": (".qwen/settings.json", '{"$version": 3, "model": {"name": "theirs"}}'),
+    "continue": (".continue/config.yaml", "name: Theirs\nversion: 1.0.0\nschema: v1\nmodels: []\n"),
+    "aider": (".aider.conf.yml", f"openai-api-base: {ELSEWHERE}\nmodel: openai/theirs\n"),
+}
+KNOWN_CALLS = r"registry\.npmjs\.org|raw\.githubusercontent\.com"  # opencode's, aider's; see their guides
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    stage = Stage(tmp_path)
+    yield stage
+    stage.close()
+    assert keys_of(stage) == [], "a client's key ends with it"
+    assert list(stage.settings.run_dir.glob("launch-*")) == []
+
+
+def keys_of(stage: Stage) -> list[Key]:
+    async def read() -> list[Key]:
+        async with SqliteStore(stage.settings.database) as store:
+            return await store.keys()
+
+    return asyncio.run(read()) if stage.settings.database.exists() else []
+
+
+def folder_of(client: Client) -> Path:
+    """Return the folder of a real client's program."""
+    if client is AIDER:
+        return Path(pypi.command(client.program, f"{client.package}=={client.tested}")).parent
+    return npm.command(client.package, client.tested, client.program).parent
+
+
+def environment(stage: Stage, programs: Path) -> dict[str, str]:
+    return {
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "VIVACE_CACHE_DIR": str(stage.settings.cache_dir),
+        "VIVACE_STATE_DIR": str(stage.settings.state_dir),
+        "VIVACE_PORT": "0",
+        "VIVACE_THREADS": "1",
+        "VIVACE_ALLOW_SCRIPTED": "1",
+        "VIVACE_MODEL": stage.settings.model,
+        "VIVACE_CONTEXT_TOKENS": str(ROOM),
+        "OPENAI_API_KEY": "theirs",
+        "OPENAI_BASE_URL": ELSEWHERE,
+        "OPENAI_API_BASE": ELSEWHERE,
+    }
+
+
+def launch(stage: Stage, client: Client, *given: str) -> Done:
+    return stage.run(*line(client, *given), **environment(stage, folder_of(client)))
+
+
+def line(client: Client, *given: str) -> tuple[str, ...]:
+    return (*PROGRAM, "launch", client.name, "--", *given)
+
+
+@pytest.mark.parametrize("client", CLIENTS.values(), ids=lambda client: client.name)
+def test_a_client_is_launched(client: Client, stage: Stage) -> None:
+    """It answers from the server that was started for it, with a key of its own; the user's file stays."""
+    stage.write({"": SAID})
+    name, text = THEIRS[client.name]
+    theirs = stage.home / name
+    theirs.parent.mkdir(parents=True, exist_ok=True)
+    theirs.write_text(text)
+    done = launch(stage, client, *ASK[client.name])
+    assert (done.code, SAID in done.out) == (0, True), done
+    assert stage.turns()[0].said == len(SAID) + 1
+    assert theirs.read_text() == text
+    log = (stage.settings.run_dir / "server.log").read_text()
+    assert " key=local " not in log
+    assert all(re.search(KNOWN_CALLS, wanted) for wanted in stage.outside.wanted), stage.outside.wanted
+
+
+# ---- with a script in place of a client ------------------------------------------------------------
+
+
+@pytest.fixture
+def programs(stage: Stage, tmp_path: Path) -> Path:
+    """A folder with a script named like aider, which does what the tests below need."""
+    stage.write({"": SAID})
+    program = tmp_path / "bin" / "aider"
+    program.parent.mkdir()
+    program.write_text(
+        "#!/bin/sh\n"
+        "trap 'echo INT >>signals' INT; trap 'exit 7' TERM\n"
+        "env >told; touch ready\n"
+        'while :; do read word || sleep 0.05; [ "$word" = end ] && exit 5; done\n'
+    )
+    program.chmod(0o755)
+    return program.parent
+
+
+def test_the_exit_code_and_signals_are_the_clients(programs: Path, stage: Stage) -> None:
+    """SIGINT and SIGTERM to the launcher reach the client; its exit code is the launcher's."""
+    with stage.start(*line(AIDER), **environment(stage, programs)) as process:
+        wait_until((stage.work / "ready").exists, "the client")
+        os.kill(process.pid, signal.SIGINT)
+        wait_until((stage.work / "signals").exists, "the signal")
+        os.kill(process.pid, signal.SIGTERM)
+        done = end_of(process)
+    assert done.code == 7, done
+    assert (stage.work / "signals").read_text() == "INT\n"
+
+
+def test_the_terminal_is_the_clients(programs: Path, stage: Stage) -> None:
+    """It reads the keys, and Ctrl-C reaches it once."""
+    screen = stage.screen(*line(AIDER), **environment(stage, programs))
+    wait_until((stage.work / "ready").exists, f"the client: {screen.shown}")
+    screen.type("\x03")
+    wait_until((stage.work / "signals").exists, "the signal")
+    screen.type("end\r")
+    assert screen.end() == 5
+    assert (stage.work / "signals").read_text() == "INT\n"
+
+
+def test_a_killed_launch_leaves_nothing_behind_for_long(programs: Path, stage: Stage) -> None:
+    """The next launch removes the key and the folder of one that was killed."""
+    with stage.start(*line(AIDER), **environment(stage, programs)) as killed:
+        wait_until((stage.work / "ready").exists, "the client")
+        (key,) = keys_of(stage)
+        os.killpg(killed.pid, signal.SIGKILL)
+    assert keys_of(stage) == [key]
+    (stage.work / "ready").unlink()
+    with stage.start(*line(AIDER), **environment(stage, programs)) as running:
+        wait_until((stage.work / "ready").exists, "the client")
+        (other,) = keys_of(stage)
+        assert (other.name, other.tenant) == (f"launch-aider-{running.pid}", key.tenant)
+        os.kill(running.pid, signal.SIGTERM)
+        end_of(running)
