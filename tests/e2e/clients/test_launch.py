@@ -30,8 +30,11 @@ ELSEWHERE = "http://127.0.0.1:9/v1"
 THEIRS = {
     "claude": (".claude/settings.json", '{"env": {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}}'),
     "codex": (".codex/config.toml", 'model = "theirs"\nmodel_provider = "openai"\n'),
-    "opencode": (".config/opencode/opencode.json", '{"model": "openai/theirs", "autoupdate": false}'),
-    "qwen": (".qwen/settings.json", '{"$version": 3, "model": {"name": "theirs"}}'),
+    "opencode": (
+        ".config/opencode/opencode.json",
+        '{"$schema": "https://opencode.ai/config.json", "model": "openai/theirs"}',
+    ),
+    "qwen": (".qwen/settings.json", '{\n  "$version": 4,\n  "model": {\n    "name": "theirs"\n  }\n}'),
     "continue": (".continue/config.yaml", "name: Theirs\nversion: 1.0.0\nschema: v1\nmodels: []\n"),
     "aider": (".aider.conf.yml", f"openai-api-base: {ELSEWHERE}\nmodel: openai/theirs\n"),
 }
@@ -96,7 +99,7 @@ def test_a_client_is_launched(client: Client, stage: Stage) -> None:
     theirs.write_text(text)
     done = launch(stage, client, *ASK[client.name])
     assert (done.code, SAID in done.out) == (0, True), done
-    assert stage.turns()[0].said == len(SAID) + 1
+    assert [turn.said for turn in stage.turns() if turn.asked] == [len(SAID) + 1]
     assert theirs.read_text() == text
     log = (stage.settings.run_dir / "server.log").read_text()
     assert " key=local " not in log

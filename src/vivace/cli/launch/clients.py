@@ -198,14 +198,14 @@ AIDER = Client(
         Prompt("whole", 700, ("--edit-format", "whole")),
     ),
     variables={
-        # These count for more than its configuration files, and become OPENAI_API_BASE and OPENAI_API_KEY.
-        "AIDER_OPENAI_API_BASE": "$url",
+        "AIDER_OPENAI_API_BASE": "$url",  # this counts for more than its configuration files,
+        "OPENAI_BASE_URL": "$url",  # and this for more than what it makes of that
         "AIDER_OPENAI_API_KEY": "$key",
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     },
     arguments=(
         *("--model", "openai/$model", "--weak-model", "openai/$small"),
-        *("--analytics-disable", "--no-check-update", "--no-show-release-notes", "--no-show-model-warnings"),
+        *("--no-analytics", "--no-check-update", "--no-show-release-notes", "--no-show-model-warnings"),
     ),
 )
 CLIENTS = {each.name: each for each in (CLAUDE, CODEX, OPENCODE, QWEN, CONTINUE, AIDER)}
