@@ -29,6 +29,8 @@ NAME = "qwen2.5-coder-1.5b"  # what the guides call the model
 WINDOW = "16384"  # how many tokens it has there
 ADDRESS = "http://127.0.0.1:8377"  # where the guides have the server
 TOKEN = "$(cat ~/.local/state/vivace/token)"  # how they read its token
+PIECES = re.compile("content_block_delta|chat.completion.chunk")
+ENOUGH = 60  # pieces of an answer, of which a title is part
 READ_AGAIN = 0.03  # of a prompt, at most, that an earlier turn had read
 LONG = "".join(f"{number} bottles of beer on the wall. " for number in range(400))
 TURN = re.compile(
@@ -107,17 +109,19 @@ class Stage:
             text = text.replace(old, new)
         return text
 
-    def run(self, *line: str | Path, deadline_s: float = RUN_S, **variables: str) -> Done:
-        """Run the client to its end."""
-        with self.start(*line, **variables) as process:
-            return end_of(process, deadline_s)
+    def run(self, *line: str | Path, said: str = "", deadline_s: float = RUN_S, **variables: str) -> Done:
+        """Run the client to its end. `said` is its standard input."""
+        with self.start(*line, stdin=subprocess.PIPE if said else subprocess.DEVNULL, **variables) as process:
+            return end_of(process, deadline_s, said or None)
 
-    def start(self, *line: str | Path, **variables: str) -> "subprocess.Popen[str]":
+    def start(
+        self, *line: str | Path, stdin: int = subprocess.DEVNULL, **variables: str
+    ) -> "subprocess.Popen[str]":
         return subprocess.Popen(
             line,
             cwd=self.work,
             env=self.env() | variables,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -151,9 +155,14 @@ class Stage:
             again = before.asked + before.said - turn.cached
             assert again <= READ_AGAIN * turn.asked + but, (again, turns)
 
-    def is_heard(self, words: str) -> None:
-        """Wait until the client was sent these words."""
-        wait_until(lambda: words in self.tap.heard, f"{words!r} on its way to the client")
+    def interrupt(self, process: "subprocess.Popen[str]") -> LoggedTurn:
+        """Press Ctrl-C in the middle of an answer. Return the turn, which frees the engine."""
+        wait_until(lambda: len(PIECES.findall(self.tap.heard)) > ENOUGH, "the middle of an answer")
+        os.killpg(process.pid, signal.SIGINT)
+        self.is_free()
+        end_of(process)
+        wait_until(self.turns, "its line in the log")
+        return self.turns()[-1]
 
     def is_free(self) -> None:
         """Wait until the engine has nothing to do."""
@@ -173,10 +182,10 @@ class Stage:
         self.outside.close()
 
 
-def end_of(process: "subprocess.Popen[str]", deadline_s: float = RUN_S) -> Done:
+def end_of(process: "subprocess.Popen[str]", deadline_s: float = RUN_S, said: str | None = None) -> Done:
     """Wait for the end of a client; end all of it where it does not come."""
     try:
-        out, err = process.communicate(timeout=deadline_s)
+        out, err = process.communicate(said, timeout=deadline_s)
     except BaseException:
         os.killpg(process.pid, signal.SIGKILL)
         raise

@@ -1,17 +1,15 @@
 """Claude Code from npm, over Anthropic's Messages API, configured as our guide says."""
 
 import json
-import os
-import signal
 from pathlib import Path
 
 import pytest
 
 from tests.e2e import npm
-from tests.e2e.clients.stage import LONG, Stage, call, end_of
+from tests.e2e.clients.stage import LONG, Stage, call
 from tests.e2e.terminal import Done, wait_until
+from vivace.cli.launch.clients import CLAUDE
 
-PACKAGE, VERSION = "@anthropic-ai/claude-code", "2.1.197"
 MESSAGES = "POST /v1/messages?beta=true"
 DELTA = "content_block_delta"  # the answer has begun
 AT_ONCE_S = 30.0  # far less than ten retries take; 4 s on an idle machine
@@ -19,7 +17,7 @@ AT_ONCE_S = 30.0  # far less than ten retries take; 4 s on an idle machine
 
 @pytest.fixture(scope="session")
 def program() -> Path:
-    return npm.command(PACKAGE, VERSION, "claude")
+    return npm.command(CLAUDE.package, CLAUDE.tested, CLAUDE.program)
 
 
 def ask(stage: Stage, program: Path, *words: str, deadline_s: float = 180.0, **variables: str) -> Done:
@@ -61,20 +59,13 @@ def test_an_edit_through_its_tools(program: Path, stage: Stage) -> None:
 def test_an_interrupt_frees_the_server(program: Path, stage: Stage) -> None:
     """Ctrl-C in the middle of an answer: the engine lets go, and keeps what it has read."""
     stage.play({"": LONG}, step_ms=5)
-    with stage.start(program, "-p", "--bare", "Say hello.", **stage.exports("claude-code.md")) as process:
-        stage.is_heard(DELTA)
-        os.kill(process.pid, signal.SIGINT)
-        stage.is_free()
-        end_of(process)
-    (turn,) = stage.turns()
-    assert (turn.abort, turn.said < len(LONG)) == ("client_gone", True)
-    stage.tap.cut_at = DELTA  # the same question: it need not be answered to its end
-    with stage.start(program, "-p", "--bare", "Say hello.", **stage.exports("claude-code.md")) as process:
-        wait_until(lambda: not stage.tap.cut_at, "the answer's beginning")
-        os.kill(process.pid, signal.SIGINT)
-        end_of(process)
-    stage.is_free()
-    assert stage.turns()[1].cached > 0.97 * turn.asked
+    line = (program, "-p", "--bare", "Say hello.")
+    for _ in range(2):
+        stage.tap.heard = ""
+        with stage.start(*line, **stage.exports("claude-code.md")) as process:
+            turn = stage.interrupt(process)
+        assert (turn.abort, turn.said < len(LONG)) == ("client_gone", True)
+    assert turn.new <= 1, "the same prompt is there already"
 
 
 def test_a_cut_stream_is_asked_again_as_json(program: Path, stage: Stage) -> None:
