@@ -17,7 +17,6 @@ from tests.e2e.terminal import DEADLINE_S, Done
 from tests.e2e.wiretap import Wiretap
 from vivace.client.warm import ServerAddress
 
-PACKAGE, VERSION = "@openai/codex", "0.166.0"
 GUIDE = REPOSITORY / "docs" / "guides" / "codex.md"
 OURS = """
 approval_policy = "never"

@@ -61,6 +61,7 @@ class Stage:
         self.outside = Outside()
         self._folder = folder
         self._screens: list[Screen] = []
+        self.typed = ""  # what clients read from their standard input
         self.settings = Settings(
             folder / "cache", folder / "state", port=0, threads=1, context_tokens=ROOM, allow_scripted=True
         )
@@ -109,24 +110,25 @@ class Stage:
             text = text.replace(old, new)
         return text
 
-    def run(self, *line: str | Path, said: str = "", deadline_s: float = RUN_S, **variables: str) -> Done:
-        """Run the client to its end. `said` is its standard input."""
-        with self.start(*line, stdin=subprocess.PIPE if said else subprocess.DEVNULL, **variables) as process:
-            return end_of(process, deadline_s, said or None)
+    def run(self, *line: str | Path, **variables: str) -> Done:
+        """Run the client to its end."""
+        with self.start(*line, **variables) as process:
+            return end_of(process)
 
-    def start(
-        self, *line: str | Path, stdin: int = subprocess.DEVNULL, **variables: str
-    ) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            line,
-            cwd=self.work,
-            env=self.env() | variables,
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,  # most commands are scripts that start the program itself
-        )
+    def start(self, *line: str | Path, **variables: str) -> "subprocess.Popen[str]":
+        typed = self._folder / "typed"
+        typed.write_text(self.typed)
+        with typed.open() as stdin:
+            return subprocess.Popen(
+                line,
+                cwd=self.work,
+                env=self.env() | variables,
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,  # most commands are scripts that start the program itself
+            )
 
     def screen(self, *line: str | Path, **variables: str) -> Screen:
         """Start the client on a terminal."""
@@ -143,9 +145,7 @@ class Stage:
 
     def turns(self, tier: str = "realtime") -> list[LoggedTurn]:
         """Return the turns of a tier that have ended, in their order."""
-        log = (self.settings.run_dir / "server.log").read_text()
-        found = [LoggedTurn(tier, *map(int, counts), abort) for tier, *counts, abort in TURN.findall(log)]
-        return [turn for turn in found if turn.tier == tier]
+        return [turn for turn in logged_turns(self.settings) if turn.tier == tier]
 
     def assert_read_once(self, *, but: int = 0) -> None:
         """Each turn after the first has read at most 3% of its prompt again, and `but` tokens."""
@@ -182,10 +182,20 @@ class Stage:
         self.outside.close()
 
 
-def end_of(process: "subprocess.Popen[str]", deadline_s: float = RUN_S, said: str | None = None) -> Done:
+def logged_turns(settings: Settings) -> list[LoggedTurn]:
+    """Return the turns of all tiers that have ended, in their order."""
+    log = (settings.run_dir / "server.log").read_text()
+    found = TURN.findall(log)
+    return [
+        LoggedTurn(tier, int(asked), int(cached), int(said), abort)
+        for tier, asked, cached, said, abort in found
+    ]
+
+
+def end_of(process: "subprocess.Popen[str]", deadline_s: float = RUN_S) -> Done:
     """Wait for the end of a client; end all of it where it does not come."""
     try:
-        out, err = process.communicate(said, timeout=deadline_s)
+        out, err = process.communicate(timeout=deadline_s)
     except BaseException:
         os.killpg(process.pid, signal.SIGKILL)
         raise

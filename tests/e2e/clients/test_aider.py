@@ -9,7 +9,7 @@ from vivace.cli.launch.clients import AIDER
 QUIET = ("--no-git", "--yes-always", "--analytics-disable", "--no-check-update", "--no-show-release-notes")
 QUIET_LISTS = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 LISTS = "raw.githubusercontent.com:443"  # where it looks for names of models, and can do without
-RULES = 900  # tokens: it moves its rules for the answer behind the newest message
+RULES = 3600  # tokens: it moves its rules for `diff` behind the newest message
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +24,8 @@ def test_aider_edits_a_file(program: str, stage: Stage) -> None:
     block = "<<<<<<< SEARCH\nx = 1\n=======\nx = 2\n>>>>>>> REPLACE"
     changed = f"x is 2 now.\n\na.py\n```python\n{block}\n```\n"
     stage.play({"And now?": "Nothing is left.", "Make x 2.": changed})
-    done = stage.run(*line(program, stage, "diff"), said="Make x 2.\nAnd now?\n/exit\n", **QUIET_LISTS)
+    stage.typed = "Make x 2.\nAnd now?\n/exit\n"
+    done = stage.run(*line(program, stage, "diff"), **QUIET_LISTS)
     assert (done.code, "Applied edit to a.py" in done.out) == (0, True), done
     assert "Nothing is left." in done.out
     assert file.read_text() == "import os\nx = 2\n"
