@@ -36,7 +36,7 @@ CLAUDE_VARIABLES = {
     "ANTHROPIC_DEFAULT_SONNET_MODEL": "$model",
     "ANTHROPIC_DEFAULT_HAIKU_MODEL": "$small",
     "CLAUDE_CODE_ATTRIBUTION_HEADER": "0",
-    "CLAUDE_CODE_MAX_RETRIES": "3",  # of ten, which take minutes and are silent in `claude -p`
+    "CLAUDE_CODE_MAX_RETRIES": "5",  # 18 s; ten take minutes, and `claude -p` says nothing meanwhile
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
     "CLAUDE_CODE_DISABLE_OFFICIAL_MARKETPLACE_AUTOINSTALL": "1",
     "DISABLE_AUTOUPDATER": "1",

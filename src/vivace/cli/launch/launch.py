@@ -115,7 +115,7 @@ def _keep_warm(port: int, key: str) -> None:
     from vivace.client import http
 
     with suppress(OSError):  # it was stopped: the client will say so
-        http.post(port, "/infill", b'{"input_prefix": "", "input_suffix": "", "n_predict": 0}', key)
+        http.post(port, "/v1/messages/count_tokens", b"{}", key)  # refused, without a model; it counts as use
 
 
 def _note(text: str) -> None:
