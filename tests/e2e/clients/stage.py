@@ -166,12 +166,7 @@ class Stage:
 
     def is_free(self) -> None:
         """Wait until the engine has nothing to do."""
-        wait_until(lambda: self._turns_under_way() == 0, "an idle engine")
-
-    def _turns_under_way(self) -> int:
-        status = warm.read_status(self.settings)
-        assert status is not None
-        return status.engine.turns
+        wait_until(lambda: is_idle(self.settings), "an idle engine")
 
     def close(self) -> None:
         for screen in self._screens:
@@ -180,6 +175,12 @@ class Stage:
             self.tap.close()
         warm.stop_server(self.settings)
         self.outside.close()
+
+
+def is_idle(settings: Settings) -> bool:
+    """Return whether a server runs and its engine has nothing to do."""
+    status = warm.read_status(settings)
+    return status is not None and not status.engine.turns
 
 
 def logged_turns(settings: Settings) -> list[LoggedTurn]:

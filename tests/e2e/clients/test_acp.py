@@ -14,7 +14,7 @@ from acp import text_block
 from tests.acp.editor import FakeEditorClient
 from tests.e2e import npm
 from tests.e2e.clients.acp_program import started
-from tests.e2e.clients.stage import READ_AGAIN, logged_turns
+from tests.e2e.clients.stage import READ_AGAIN, is_idle, logged_turns
 from tests.e2e.conftest import NEW, SHOUTED, TASK
 from tests.e2e.pypi import python_path
 from tests.e2e.terminal import DEADLINE_S, PROGRAM, Home, wait_until
@@ -152,7 +152,7 @@ def test_acpx_stops_an_answer(home_with_task: Home) -> None:
                 process.send_signal(signal.SIGINT)
     assert "session/cancel" in [each.get("method") for each in wire]
     assert wire[-1]["result"]["stopReason"] == "cancelled"
-    wait_until(lambda: not home.status()["engine"]["turns"], "an idle engine")
+    wait_until(lambda: is_idle(home.settings), "an idle engine")
     (turn,) = logged_turns(home.settings)
     assert turn.said < len(LONG)
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.e2e import npm, pypi
-from tests.e2e.clients.stage import ROOM, Stage, end_of
+from tests.e2e.clients.stage import READ_AGAIN, ROOM, Stage, end_of
 from tests.e2e.terminal import PROGRAM, Done, wait_until
-from vivace.cli.launch.clients import AIDER, CLIENTS, Client
+from vivace.cli.launch.clients import AIDER, CLIENTS, CODEX, Client
 from vivace.server.store.base import Key
 from vivace.server.store.sqlite import SqliteStore
 
@@ -104,6 +104,15 @@ def test_a_client_is_launched(client: Client, stage: Stage) -> None:
     log = (stage.settings.run_dir / "server.log").read_text()
     assert " key=local " not in log
     assert all(re.search(KNOWN_CALLS, wanted) for wanted in stage.outside.wanted), stage.outside.wanted
+
+
+def test_the_next_launch_finds_its_prompt_read(stage: Stage) -> None:
+    """Each launch has a key of its own, and those of one client share what was read."""
+    stage.play({"": SAID})
+    for _ in range(2):
+        assert launch(stage, CODEX, *ASK["codex"]).code == 0
+    _, second = [turn for turn in stage.turns() if turn.asked]
+    assert second.new < READ_AGAIN * second.asked
 
 
 # ---- with a script in place of a client ------------------------------------------------------------
