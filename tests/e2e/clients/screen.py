@@ -44,6 +44,10 @@ class Screen:
     def type(self, keys: str) -> None:
         os.write(self._fd, keys.encode())
 
+    def send(self, number: int) -> None:
+        """Send a signal to the program that was started, and to nothing that it has started."""
+        os.kill(self._process.pid, number)
+
     def end(self) -> int:
         """Wait for the client's end and return its exit code."""
         return self._process.wait(DEADLINE_S)

@@ -4,12 +4,11 @@ Owns the process while it runs. Does not own what it is started with (`plan`).
 """
 
 import os
+import select
 import signal
 import subprocess
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from types import FrameType
 
 from vivace.errors import StartError
 
@@ -17,44 +16,48 @@ PASSED_ON = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
 KEYS = (signal.SIGINT, signal.SIGQUIT)  # a terminal sends these to all in the foreground
 BEAT_S = 240.0
 BY_SIGNAL = 128  # and the signal's number: how a shell tells it
+MANY = 4096
 
 
 def run_in_foreground(command: list[str], environment: Mapping[str, str], beat: Callable[[], None]) -> int:
     """Run the client to its end and return its exit code. Call `beat` every few minutes meanwhile."""
-    with _passing_signals_on() as pass_to, _beating(beat):
+    with _hearing_signals() as heard:
         try:
             client = subprocess.Popen(command, env=environment)
         except OSError as error:
             raise StartError(f"{command[0]} cannot be run: {error.strerror}.") from error
-        pass_to(client)
-        code = client.wait()
+        while (code := client.poll()) is None:
+            if not select.select([heard], [], [], BEAT_S)[0]:
+                beat()
+                continue
+            for number in os.read(heard, MANY):
+                if number in PASSED_ON and not (number in KEYS and _is_in_foreground()):
+                    client.send_signal(number)
     return code if code >= 0 else BY_SIGNAL - code
 
 
 @contextmanager
-def _passing_signals_on() -> Iterator[Callable[["subprocess.Popen[bytes]"], None]]:
-    """Pass on the signals that this process gets. Give a call that says to whom; earlier ones wait for it."""
-    clients: list[subprocess.Popen[bytes]] = []
-    early: list[int] = []
+def _hearing_signals() -> Iterator[int]:
+    """Give a pipe with the number of each signal, also of those that came before anybody read it.
 
-    def on_signal(number: int, _frame: FrameType | None) -> None:
-        if clients and not (number in KEYS and _is_in_foreground()):
-            clients[0].send_signal(number)
-        elif not clients:
-            early.append(number)
-
-    def pass_to(client: "subprocess.Popen[bytes]") -> None:
-        clients.append(client)
-        for number in early:
-            client.send_signal(number)
-
-    heard = [number for number in PASSED_ON if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, on_signal) for number in heard}
+    A call that waits for a child can miss a signal that comes just before it; a pipe keeps it.
+    """
+    heard, hearing = os.pipe()
+    os.set_blocking(hearing, False)
+    wanted = [number for number in PASSED_ON if signal.getsignal(number) is not signal.SIG_IGN]
+    before = signal.set_wakeup_fd(hearing, warn_on_full_buffer=False)
+    handlers = {
+        number: signal.signal(number, lambda *_: None)  # what is written to the pipe is all
+        for number in (*wanted, signal.SIGCHLD)
+    }
     try:
-        yield pass_to
+        yield heard
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(before)
+        os.close(heard)
+        os.close(hearing)
 
 
 def _is_in_foreground() -> bool:
@@ -69,20 +72,3 @@ def _is_in_foreground() -> bool:
         return False
     finally:
         os.close(terminal)
-
-
-@contextmanager
-def _beating(beat: Callable[[], None]) -> Iterator[None]:
-    is_over = threading.Event()
-
-    def work() -> None:
-        while not is_over.wait(BEAT_S):
-            beat()
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        thread.join()
