@@ -82,10 +82,15 @@ class Home:
             out, err = process.communicate(timeout=DEADLINE_S)
         return Done(process.returncode, out, err)
 
+    @property
+    def settings(self) -> Settings:
+        """Where this user's server is."""
+        env = self.env()
+        return Settings(Path(env["VIVACE_CACHE_DIR"]), Path(env["VIVACE_STATE_DIR"]))
+
     def stop(self) -> None:
         """End the server, if one runs, without a process for that."""
-        env = self.env()
-        warm.stop_server(Settings(Path(env["VIVACE_CACHE_DIR"]), Path(env["VIVACE_STATE_DIR"])))
+        warm.stop_server(self.settings)
 
     def status(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.run("status", "--json").out)

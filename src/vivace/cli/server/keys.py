@@ -43,7 +43,7 @@ def add(name: str, tenant: str | None, **limits: int | None) -> None:
 
     settings = load_settings()
     given = {limit: amount for limit, amount in limits.items() if amount is not None}
-    key, secret = _with_store(
+    key, secret = with_store(
         settings.database, lambda store: add_key(store, name, tenant=tenant, limits=given)
     )
     click.echo(secret)
@@ -77,7 +77,7 @@ def rm(id_or_name: str) -> None:
     from vivace.config import load_settings
     from vivace.server.transport.access.keys import remove_key
 
-    key = _with_store(load_settings().database, lambda store: remove_key(store, id_or_name))
+    key = with_store(load_settings().database, lambda store: remove_key(store, id_or_name))
     click.echo(f"Removed key {key.id}, {key.name}. It stops working within seconds.")
 
 
@@ -103,10 +103,11 @@ def _known() -> "list[Key]":
     from vivace.config import load_settings
 
     path = load_settings().database
-    return _with_store(path, lambda store: store.keys()) if path.exists() else []
+    return with_store(path, lambda store: store.keys()) if path.exists() else []
 
 
-def _with_store(path: "Path", work: "Callable[[Store], Awaitable[T]]") -> T:
+def with_store(path: "Path", work: "Callable[[Store], Awaitable[T]]") -> T:
+    """Do `work` with the store, whether or not a server runs."""
     import asyncio
 
     from vivace.server.store.sqlite import SqliteStore
