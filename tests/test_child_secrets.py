@@ -136,8 +136,9 @@ async def test_no_key_can_be_seen_from_outside(
             limits=TaskLimits(),
         )
         try:
-            wait_for(task, "waiting")
-            assert control.answer_task(task, is_allowed=True)
+            asked = wait_for(task, "waiting").asked
+            assert asked is not None
+            assert control.answer_task(task, is_allowed=True, digest=asked.digest)
             wait_for(task, "done")
         finally:
             control.stop_task(task)

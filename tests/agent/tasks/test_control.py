@@ -72,7 +72,7 @@ def test_a_question_waits_for_an_answer(start: Start) -> None:
     assert (asked.tool, asked.title) == ("edit", "../b.py")
     assert control.answer_task(task, is_allowed=False, reason="Not there.")
     until(lambda: len(seen(task, ApprovalAsked)) == 2)
-    assert control.answer_task(task, is_allowed=True)
+    assert control.answer_task(task, is_allowed=True, digest=asked.digest)
     assert wait_for(task, "done").text == "That was it."
     assert (task.work / "b.py").exists()
     assert [each.status for each in seen(task, CallEnded)] == ["refused", "done"]

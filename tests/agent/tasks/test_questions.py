@@ -92,6 +92,15 @@ def test_what_the_log_left_out_cannot_be_allowed_unseen(start: Start) -> None:
     assert control.answer_task(task, is_allowed=False)
 
 
+@pytest.mark.parametrize("chars", [0, 1, 11])
+def test_a_yes_that_names_no_question_is_none(start: Start, chars: int) -> None:
+    """Whoever sends it, whatever they saw: the digest says which call may run."""
+    task, asked = asking(start, COMMAND)
+    with pytest.raises(UsageError, match="name its question"):
+        control.answer_task(task, is_allowed=True, digest=asked.digest[:chars])
+    assert control.answer_task(task, is_allowed=False)
+
+
 def test_watch_shows_it_and_answer_names_it(start: Start) -> None:
     """`vivace tasks watch` and `answer --about`, as they are typed."""
     task, asked = asking(start, COMMAND)
@@ -105,6 +114,9 @@ def test_watch_shows_it_and_answer_names_it(start: Start) -> None:
         line = [sys.executable, "-m", "vivace", "tasks", *arguments]
         return subprocess.run(line, env=settings_env, capture_output=True, text=True, check=False, timeout=60)
 
+    unseen = vivace("answer", task.id, "yes")
+    assert (unseen.returncode, "must name its question" in unseen.stderr) == (2, True), unseen.stderr
+    assert task.state().status == "waiting"
     wrong = vivace("answer", task.id, "yes", "--about", "0" * 12)
     assert (wrong.returncode, "something else" in wrong.stderr) == (2, True), wrong.stderr
     right = vivace("answer", task.id, "yes", "--about", asked.digest[:12])

@@ -50,7 +50,7 @@ def test_a_call_waits_for_an_answer(start: Start, repository: Path) -> None:
     assert (asked.tool, "from the server" in asked.title) == ("bad__echo", True)
     assert control.answer_task(task, is_allowed=False)
     until(lambda: len(seen(task, ApprovalAsked)) == 2)
-    assert control.answer_task(task, is_allowed=True)
+    assert control.answer_task(task, is_allowed=True, digest=asked.digest)
     assert wait_for(task, "done").text == "That was it."
     refused, done = seen(task, CallEnded)
     assert (refused.status, done.status) == ("refused", "done")
@@ -100,8 +100,9 @@ def test_what_a_task_has_read_allows_nothing(start: Start, repository: Path) -> 
     obeyed = calls(*(call(name, **arguments) for name, arguments in OBEDIENT))
     read = calls(call("read", path="notes"), call("bad__echo", text="\n".join(INJECTIONS)))
     settings, task = start(read, obeyed, "Done.", policy=Policy("full", "on-request"))
-    wait_for(task, "waiting")
-    assert control.answer_task(task, is_allowed=True)
+    asked = wait_for(task, "waiting").asked
+    assert asked is not None
+    assert control.answer_task(task, is_allowed=True, digest=asked.digest)
     for count in range(2, 2 + ASKED):
         until(lambda count=count: len(seen(task, ApprovalAsked)) == count and task.state().asked)  # type: ignore[misc]
         assert control.answer_task(task, is_allowed=False)

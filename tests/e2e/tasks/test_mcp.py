@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from typing import Any
@@ -76,13 +77,17 @@ def test_an_untrusted_folder_ends_a_task_that_cannot_ask(home: Home) -> None:
 
 
 def test_a_background_task_waits_for_a_yes_to_a_call(home: Home) -> None:
-    """`vivace tasks answer` lets the call of a server's tool run."""
+    """`vivace tasks answer` lets the call of a server's tool run, if it names what was shown."""
     named(home, bad={"command": sys.executable, "args": ["-S", misbehaving.__file__]})
     told(home, call("bad__echo", text="hello"), "That was it.")
     task = home.run("run", "Call it.", "--background").out.strip()
     wait_until(lambda: '"waiting"' in home.run("tasks", "--output-format", "json").out, "the question")
     assert "asks: bad__echo" in home.run("tasks").out
-    assert home.run("tasks", "answer", task, "yes").code == 0
+    unseen = home.run("tasks", "answer", task, "yes")
+    named_by = re.search(r"--about (\w+)", unseen.err)
+    assert (unseen.code, "bad__echo" in unseen.err) == (2, True), unseen.err
+    assert named_by is not None
+    assert home.run("tasks", "answer", task, "yes", "--about", named_by[1]).code == 0
     watched = home.run("tasks", "watch", task)
     assert (watched.code, watched.out.endswith("That was it.\n")) == (0, True), watched.err
 

@@ -31,6 +31,7 @@ from vivace.config import Settings
 from vivace.errors import TaskBusy, TaskNotFound, UsageError
 
 __all__ = [
+    "ABOUT_CHARS",
     "answer_task",
     "clean_tasks",
     "find_task",
@@ -42,6 +43,7 @@ __all__ = [
     "stop_task",
 ]
 
+ABOUT_CHARS = 12  # of a digest, by which an answer names its question
 POLL_S = 0.02
 HEARD_S = 10.0  # until a process that lives has read a message
 STOP_S = 15.0  # until a process that was told to stop has ended by itself
@@ -155,13 +157,16 @@ def steer_task(task: TaskFolder, text: str) -> bool:
 def answer_task(task: TaskFolder, *, is_allowed: bool, reason: str = "", digest: str = "") -> bool:
     """Answer what a task asks. Return False if its process ended meanwhile: then it asks again.
 
-    `digest` is of what the person saw, or the beginning of it: an answer to another question is refused.
+    `digest` is of what the person saw, or its first `ABOUT_CHARS`: an answer to another question is refused,
+    and so is a yes that names none.
     """
     asked = task.state().asked
     if asked is None or not task.is_running():
         raise UsageError(f"The task {task.id} asks nothing.", "`vivace tasks` shows which one waits.")
     if not asked.digest.startswith(digest):
         raise UsageError("The task asks something else by now.", f"`vivace tasks watch {task.id}` shows it.")
+    if is_allowed and len(digest) < ABOUT_CHARS:
+        raise UsageError("A yes must name its question.", f"`vivace tasks watch {task.id}` shows both.")
     if is_allowed and not is_whole(asked):
         raise UsageError("The question cannot be shown whole, so it cannot be allowed.", "Answer no.")
     message = Message("answer", reason, is_allowed=is_allowed, call_id=asked.call_id, digest=asked.digest)

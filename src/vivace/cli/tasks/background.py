@@ -29,7 +29,6 @@ from vivace.errors import DONE, FAILED, UsageError
 from vivace.redaction import redact
 
 POLL_S = 0.1
-ABOUT_CHARS = 12  # of a digest, by which an answer names its question
 
 
 def list_all(settings: Settings, output_format: str) -> int:
@@ -75,8 +74,7 @@ def _show(face: TaskFace, task: TaskFolder, step: AnyRecord) -> None:
         case ApprovalAsked() as logged:
             asked = task.whole_question(logged)
             show_question(asked)
-            about = f" --about {asked.digest[:ABOUT_CHARS]}" if asked.digest else ""
-            face.progress(f"Answer it: vivace tasks answer {task.id} yes|no{about}")
+            face.progress(f"Answer it: {_to_answer(task, asked)}, or no")
         case _:
             face.show(step)
 
@@ -93,16 +91,21 @@ def steer(settings: Settings, part: str, text: str) -> int:
 
 
 def answer(settings: Settings, part: str, *, is_allowed: bool, reason: str, about: str) -> int:
-    """Answer what the task asks. Without `about` all of it is shown with the answer."""
+    """Answer what the task asks. A yes without `about` shows the question, and is not taken."""
     task = find_task(settings, part)
     asked = task.state().asked
-    if asked is not None and not about:
+    if asked is not None and is_allowed and not about:
         show_question(asked)
-        about = asked.digest
+        raise UsageError("Nothing was allowed: a yes must name its question.", f"`{_to_answer(task, asked)}`")
     if not control.answer_task(task, is_allowed=is_allowed, reason=reason, digest=about):
         complain("The task was interrupted.", f"`vivace tasks resume {task.id}` lets it ask again.")
         return FAILED
     return DONE
+
+
+def _to_answer(task: TaskFolder, asked: ApprovalAsked) -> str:
+    """Return the command that allows what was shown, and nothing else."""
+    return f"vivace tasks answer {task.id} yes --about {asked.digest[: control.ABOUT_CHARS]}"
 
 
 def stop(settings: Settings, part: str) -> int:

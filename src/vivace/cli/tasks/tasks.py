@@ -52,7 +52,9 @@ def steer(task: str, text: str) -> int:
 @TASK_ARGUMENT
 @click.argument("answer", type=click.Choice(["yes", "no"]))
 @click.argument("reason", default="")
-@click.option("--about", default="", help="What was shown with the question: another one is not answered.")
+@click.option(
+    "--about", default="", help="Shown with the question. A yes needs it: it allows that question only."
+)
 def answer(task: str, answer: str, reason: str, about: str) -> int:
     """Answer a task that waits: whether its call may run."""
     from vivace.cli.tasks.background import answer as give

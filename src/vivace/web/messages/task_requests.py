@@ -44,7 +44,7 @@ class TasksAnswer(TaskRequest, frozen=True, tag="tasks.answer"):
     """Answer what a task asks."""
 
     is_allowed: bool
-    digest: str = ""  # of what the person saw
+    digest: str = ""  # of what the person saw; a yes needs it
     reason: str = ""
 
 
