@@ -124,6 +124,8 @@ STARTING = {
     "bench/wire/measures/idle.py": "ps",
     "bench/wire/measures/relay.py": "ours",
     "child_python.py": "a fork of itself",
+    "cli/launch/listing.py": "a client that was found, for its version",
+    "cli/launch/running.py": "a client that was found, and named by the user",
     "cli/talk/browsing.py": "a browser",
     "client/warm.py": "ours",
     "editors/installing.py": "an editor that was found, or named",
