@@ -1,12 +1,14 @@
 """How often the place of a change is found in a real repository, from the text of a problem.
 
-    .venv/bin/python benchmarks/agent/places.py FOLDER [--model NAME] [--half tuning|held-out] [--sample N]
+    .venv/bin/python benchmarks/agent/places.py FOLDER [--model NAME] [--half tuning|held-out]
+    .venv/bin/python benchmarks/agent/places.py --tree 50000
 
-FOLDER holds `tasks.jsonl` and `archives/ID.tar.gz`: repositories at a commit, problems as people file them,
-and the reference patches. Without --model the ranking alone is judged, in seconds. With it the warm server
-scores the best places too, as in a conversation. One half of the tasks, by a hash of the name, is not looked
-at while the ranking is tuned. A file is right if the patch changes it, a unit if the patch changes lines of
-it; where it only adds between units, the ones above and below and the class around are right.
+The second makes a tree of so many files and says how long a search takes: at first, again, and when one file
+was changed. FOLDER holds `tasks.jsonl` and `archives/ID.tar.gz`: repositories at a commit, problems as people
+file them, and the reference patches. Without --model the ranking alone is judged, in seconds. With it the
+warm server scores the best places too, as in a conversation. One half of the tasks, by a hash of the name, is
+not looked at while the ranking is tuned. A file is right if the patch changes it, a unit if the patch changes
+lines of it; where it only adds between units, the ones above and below and the class around are right.
 """
 
 import argparse
@@ -14,12 +16,14 @@ import asyncio
 import hashlib
 import json
 import re
+import subprocess
 import tarfile
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from vivace.agent.conversation.message.repository import choose_file, rank_files
@@ -28,6 +32,7 @@ from vivace.agent.edits.find.languages import language_for
 from vivace.agent.edits.find.locate import rank
 from vivace.agent.edits.find.outline import list_units
 from vivace.agent.edits.find.units import Unit
+from vivace.agent.edits.places.index import FileIndex, index_file
 from vivace.agent.edits.places.listing import list_paths
 from vivace.agent.edits.places.ranking import rank_places
 from vivace.agent.model import Model
@@ -111,6 +116,7 @@ class Found:
     files: list[str]  # the likeliest first
     units: list[tuple[str, str]]
     is_asked: bool = False  # the user would have been asked which place is meant
+    share: float = 1.0  # of all probability that the first file has
 
 
 Finder = Callable[[Path, str], Awaitable[Found]]
@@ -127,7 +133,8 @@ def by_model(model: Model) -> Finder:
 
     async def find(folder: Path, text: str) -> Found:
         ranking = rank_places(folder, list_paths(folder), text)
-        files = [each.path for each in await rank_files(model, ranking, text)]
+        ranked_files = await rank_files(model, ranking, text)
+        files = [each.path for each in ranked_files]
         is_asked = False
         try:
             first = (await choose_file(model, folder, text, None)).path.relative_to(folder)
@@ -136,7 +143,12 @@ def by_model(model: Model) -> Finder:
         source = read_source(folder / first)
         ranked = await rank(model, source, list_units(source, language_for(source.path)), text)
         names = list(dict.fromkeys(str(path) for path in (first, *files)))
-        return Found(names, [(str(first), each.unit.qualified_name) for each in ranked], is_asked)
+        return Found(
+            names,
+            [(str(first), each.unit.qualified_name) for each in ranked],
+            is_asked,
+            ranked_files[0].share,
+        )
 
     return find
 
@@ -149,7 +161,7 @@ async def judge(task: dict[str, Any], folder: Path, find: Finder) -> Verdict:
     file_rank = _rank(path in right for path in found.files)
     unit_rank = _rank(name in right.get(path, ()) for path, name in found.units)
     shown = " ".join(f"{path}:{name}" for path, name in found.units[:3])
-    more = f"{'ASKED ' if found.is_asked else ''}{shown}  RIGHT {right}"
+    more = f"{'ASKED ' if found.is_asked else ''}{found.share:.0%} {shown}  RIGHT {right}"
     return Verdict(task["id"], file_rank, unit_rank, found.is_asked, seconds, more)
 
 
@@ -168,9 +180,10 @@ async def measure(
     data: Path, half: str | None, sample: int | None, model: str | None, is_verbose: bool
 ) -> None:
     if model is None:
-        return report(
+        report(
             [await _in_archive(data, task, by_ranking, is_verbose) for task in tasks_in(data, half, sample)]
         )
+        return
     settings = load_settings().having(model=model)
     async with ResponsesClient(ensure_server(settings)) as client:
         find = by_model(Model(client, settings.model))
@@ -214,14 +227,56 @@ def _cells(part: Sequence[Verdict]) -> str:
     return "".join(f"{share:>11.0%}" for share in [*shares, asked]) + f"{seconds:>11.2f}"
 
 
+def measure_tree(count: int) -> None:
+    """Say how long a search takes in a generated repository of `count` files."""
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made, "tree")
+        changed = make_tree(folder, count)
+        text = "`reader_17_3` should refuse an empty row before `total_of_rows` is called; see the header."
+        for what in ("cold", "cold, goes on", "cold, goes on", "warm", "warm", "one file changed"):
+            if what == "one file changed":
+                changed.write_text(changed.read_text() + "\n\ndef one_more_row():\n    pass\n")
+            began_s = time.perf_counter()
+            index = FileIndex(folder, index_file(Path(made), folder))  # as a new process would
+            paths = list_paths(folder)
+            listed_s = time.perf_counter() - began_s
+            first = rank_places(folder, paths, text, index).places[0]
+            seconds = time.perf_counter() - began_s
+            print(f"{what:<18}{seconds:>8.2f} s (listing {listed_s:.2f} s)  {first.path}:{first.unit.name}")
+
+
+def make_tree(folder: Path, count: int) -> Path:
+    """Make a Git repository of small modules. Return one of them."""
+    random = Random(37)
+    words = [f"{a}{b}" for a in ("row", "table", "cell", "header", "sum", "page") for b in range(400)]
+    for number in range(count):
+        file = folder / f"part_{number % 250}" / f"module_{number}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        names = random.sample(words, 12)
+        body = "".join(
+            f"def reader_{number}_{index}({name}):\n    return total_of_rows({name}, {names[0]})\n\n\n"
+            for index, name in enumerate(names)
+        )
+        file.write_text(f'"""Module {number}: {names[1]} and {names[2]}."""\n\n\n{body}')
+    for command in (("init", "-q"), ("add", "-A")):
+        subprocess.run(["git", *command], cwd=folder, check=True)
+    return file
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("--tree", type=int, metavar="FILES", help="Measure the time of a search instead.")
     parser.add_argument("--model")
     parser.add_argument("--half", choices=("tuning", "held-out"))
     parser.add_argument("--sample", type=int)
     parser.add_argument("--verbose", action="store_true")
     args = parser.parse_args()
+    if args.tree:
+        measure_tree(args.tree)
+        return
+    if args.folder is None:
+        parser.error("FOLDER or --tree is needed")
     asyncio.run(measure(args.folder, args.half, args.sample, args.model, args.verbose))
 
 

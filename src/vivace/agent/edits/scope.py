@@ -60,7 +60,12 @@ def _is_to_be_made(path: Path, instruction: str, files: Files) -> bool:
     except (OSError, ValueError):
         return False
     is_near = bool(get_close_matches(path.name, names, n=1, cutoff=0.8))
-    return not is_near or _MAKES_FILE.search(instruction) is not None
+    return not is_near or asks_for_file(instruction)
+
+
+def asks_for_file(instruction: str) -> bool:
+    """Return whether a new file is asked for, in so many words."""
+    return _MAKES_FILE.search(instruction) is not None
 
 
 def checked_instruction(instruction: str) -> str:

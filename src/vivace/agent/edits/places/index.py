@@ -21,7 +21,7 @@ from vivace.agent.door import real_path
 from vivace.agent.edits.places.splitting import word_counts
 
 MAX_BYTES = 1_000_000  # a larger file is hardly written by hand
-READING_S = 20.0  # for new and changed files of one search
+READING_S = 10.0  # for new and changed files of one search
 SEGMENT_FILES = 2000
 MAX_SEGMENTS = 32
 MAX_POSTINGS = 400_000  # that one search looks at, those of rare words first

@@ -31,6 +31,7 @@ PHRASE_SCORE = 6.0
 FRAME_SCORE = 40.0
 CLASS_NAME_SHARE = 0.5  # of what its name says for a class with methods: one of them is meant more often
 CLASS_SHARE = 0.85  # of all that is said for it
+TOP_SHARE = 0.5  # of what is said for the top of a file: imports have words of all that is below
 CALLED_SHARE = 0.2  # of the score of a unit that calls this one
 CALLING_SHARE = 0.1
 
@@ -60,7 +61,8 @@ def rank_places(folder: Path, paths: Sequence[str], text: str, index: FileIndex 
     by_file = (index or FileIndex(folder)).search(allowed, clues.words).scores
     for path, more in _said_of_files(allowed, clues).items():
         by_file[path] = by_file.get(path, 0.0) + more
-    best = sorted(by_file, key=lambda path: (-by_file[path], path))[:MAX_PARSED]
+    best = sorted(by_file, key=lambda path: (-by_file[path], path))
+    best = list(dict.fromkeys([*best, *allowed]))[:MAX_PARSED]  # a name may be all that is said
     units: list[tuple[str, UnitWords]] = []
     for path in best:
         with contextlib.suppress(FileProblem, OSError):
@@ -124,7 +126,7 @@ def _places(
     parsed = {path for path, _ in units}
     frames = [frame for frame in clues.frames if any(_is_same(path, frame.path) for path in parsed)]
     places = [
-        Place(Path(path), each.unit, score + share * by_file[path] + _framed(path, each, frames))
+        Place(Path(path), each.unit, score + share * by_file.get(path, 0.0) + _framed(path, each, frames))
         for score, (path, each) in zip(scores, units, strict=True)
     ]
     return tuple(sorted(places, key=lambda place: -place.score))
@@ -139,7 +141,7 @@ def _scores(units: Sequence[tuple[str, UnitWords]], clues: Clues) -> list[float]
     for score, more, (path, each) in zip(by_words, named, units, strict=True):
         is_class = (path, each.unit.qualified_name) in with_members
         said = score + more * (CLASS_NAME_SHARE if is_class else 1.0) + _phrases(each, clues)
-        worth.append(said * CLASS_SHARE if is_class else said)
+        worth.append(said * (CLASS_SHARE if is_class else TOP_SHARE if each.unit.kind == "lines" else 1.0))
     return _spread(units, worth)
 
 

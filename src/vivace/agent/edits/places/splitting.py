@@ -16,12 +16,11 @@ a about after again all already also always an and another any are as at be beca
 behaviour being both but by can cannot could did different do does doing done each either else even
 every expect expected following for from get gets give given gives had has have having here how
 however i if in instead into is it its just know let like make makes me mean means more most must my
-need needs never no nor not now of on once one only or other otherwise our out over own please
-present put reason said same say see should show since so some still such take than that the their
-them then there these they thing this those though three through to too two under until up us use
-used uses using very want was way we well were what when where whether which while who why will with
-without work works would you your add change fix self cls def return returns true false none
-class function method
+need needs never no nor not now of on once one only or other otherwise our out over own please said
+same say see should since so some still such take than that the their them then there these they
+thing this those though three through to too two under until up us use used uses using very want was
+way we well were what when where whether which while who why will with without would you your add
+change fix self cls def return returns true false none class function method
 """
 _ENGLISH = frozenset(_ENGLISH_TEXT.split())  # with what is in all code: they say little
 
