@@ -29,12 +29,13 @@ from typing import Any
 from vivace.agent.conversation.message.repository import choose_file, rank_files
 from vivace.agent.edits.apply.source import read_source
 from vivace.agent.edits.find.languages import language_for
-from vivace.agent.edits.find.locate import rank
+from vivace.agent.edits.find.locate import rank, share_of_best
 from vivace.agent.edits.find.outline import list_units
 from vivace.agent.edits.find.units import Unit
 from vivace.agent.edits.places.index import FileIndex, index_file
 from vivace.agent.edits.places.listing import list_paths
 from vivace.agent.edits.places.ranking import rank_places
+from vivace.agent.edits.plan.planning import CLEAR_SHARE
 from vivace.agent.model import Model
 from vivace.client.responses import ResponsesClient
 from vivace.client.warm import ensure_server
@@ -116,7 +117,7 @@ class Found:
     files: list[str]  # the likeliest first
     units: list[tuple[str, str]]
     is_asked: bool = False  # the user would have been asked which place is meant
-    share: float = 1.0  # of all probability that the first file has
+    share: float = 1.0  # of all probability that the first unit has
 
 
 Finder = Callable[[Path, str], Awaitable[Found]]
@@ -142,12 +143,13 @@ def by_model(model: Model) -> Finder:
             first, is_asked = files[0], True
         source = read_source(folder / first)
         ranked = await rank(model, source, list_units(source, language_for(source.path)), text)
+        is_asked = is_asked or share_of_best(ranked) < CLEAR_SHARE
         names = list(dict.fromkeys(str(path) for path in (first, *files)))
         return Found(
             names,
             [(str(first), each.unit.qualified_name) for each in ranked],
             is_asked,
-            ranked_files[0].share,
+            share_of_best(ranked),
         )
 
     return find

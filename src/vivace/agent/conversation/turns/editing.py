@@ -7,7 +7,7 @@ own the edit (`edits.flow`).
 import asyncio
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vivace.agent.conversation.message.mentions import target_of
@@ -61,14 +61,15 @@ async def edit_in_turn(
     await asyncio.to_thread(journal.heal)  # an edit that was cut short is finished before its file is read
     instruction = checked_instruction(without_mentions(text, mentions))
     reading = _Reading(files, to_write=approval != "never")
+    tests = AllowedTests(test_command, Path(history.folder)) if test_command else None
     try:
         scopes = await _scopes(history, model, presenter, instruction, mentions, reading, index)
+        task = EditTask(scopes, with_reference(history, instruction), approval, effort, tests, memory)
+        await run_edit(task, model, presenter, journal)
     except PlaceUnclear as error:
-        presenter.show(PlacesAsked(error.places))
-        raise
-    tests = AllowedTests(test_command, Path(history.folder)) if test_command else None
-    task = EditTask(scopes, with_reference(history, instruction), approval, effort, tests, memory)
-    await run_edit(task, model, presenter, journal)
+        places = [place.removeprefix(f"{history.folder}/") for place in error.places]
+        presenter.show(PlacesAsked(tuple(places)))
+        raise PlaceUnclear(places) from error
 
 
 async def _scopes(
@@ -104,6 +105,7 @@ async def _scopes(
     chosen = await choose_file(model, folder, instruction, recent, index)
     presenter.show(chosen)
     scope = await reading.scope(Target(chosen.path, None))
+    scope = replace(scope, is_found=chosen.by != "recent" and chosen.path.name not in instruction)
     others = await asyncio.to_thread(files_using, folder, scope, instruction)
     return (scope, *[await reading.scope(Target(path, None)) for path in others])
 

@@ -4,7 +4,9 @@ Owns the candidates, the outline the model sees, and the choice. A small model a
 to rewrite the class or the file, so the smaller unit wins a near tie. Does not own the wire (`agent.model`).
 """
 
+import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -43,6 +45,11 @@ class Candidate:
 class Ranked:
     unit: Unit
     nats: float  # how much speaks for it: the model's score and the instruction's words
+
+
+def share_of_best(ranked: Sequence[Ranked]) -> float:
+    """Return the share of all probability that the first one has."""
+    return 1 / sum(math.exp(min(each.nats - ranked[0].nats, 50.0)) for each in ranked)
 
 
 async def locate(scorer: Scorer, source: SourceFile, units: list[Unit], instruction: str) -> Unit:

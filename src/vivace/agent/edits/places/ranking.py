@@ -22,7 +22,8 @@ from vivace.errors import FileProblem
 
 MAX_PARSED = 40  # files whose units are looked at
 MAX_LISTED = 200  # files of a ranking
-POINT_NATS, MOST_NATS = 0.3, 8.0  # of a point of the ranking, against a model's score; of the best place
+POINT_NATS = 0.3  # of a point of the ranking, against a model's score
+MOST_UNIT_NATS, MOST_FILE_NATS = 20.0, 8.0  # of the best one: a long text has many points
 NAME_TF, PARENT_TF, SIGNATURE_TF, DOC_TF, STRING_TF, BODY_TF = 4.0, 2.0, 2.0, 1.5, 1.5, 1.0
 K1, B = 1.5, 0.4
 FILE_SHARE = 0.5  # of a file's own score that its units get
@@ -75,18 +76,18 @@ def nats_for_units(source: SourceFile, units: list[Unit], text: str) -> list[flo
     """Return for each unit of one file how much the text speaks for it, to be added to a model's scores."""
     pairs = [(source.path.name, each) for each in words_of_units(source, units)]
     scores = _scores(pairs, read_clues(text))
-    return [_share(scores) * score for score in scores]
+    return _nats(scores, MOST_UNIT_NATS)
 
 
 def nats_for_files(ranking: Ranking) -> list[float]:
     """Return the same for each file of a ranking."""
-    scores = [score for _, score in ranking.files]
-    return [_share(scores) * score for score in scores]
+    return _nats([score for _, score in ranking.files], MOST_FILE_NATS)
 
 
-def _share(scores: Sequence[float]) -> float:
-    """Return nats a point: fewer where a long text has many, so that a model is still heard."""
-    return min(POINT_NATS, MOST_NATS / max([*scores, 1e-9]))
+def _nats(scores: Sequence[float], most: float) -> list[float]:
+    """Return the scores in nats, fewer a point where a long text has many: a model is still heard."""
+    point = min(POINT_NATS, most / max([*scores, 1e-9]))
+    return [point * score for score in scores]
 
 
 def _candidates(paths: Sequence[str], clues: Clues) -> list[str]:
