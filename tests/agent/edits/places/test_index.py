@@ -57,6 +57,17 @@ def test_what_did_not_change_is_not_read_again(folder: Path, tmp_path: Path) -> 
     assert found(FileIndex(folder, file), "item") == ["cart.py"]
 
 
+def test_files_that_are_not_searched_are_kept(folder: Path, tmp_path: Path) -> None:
+    """Tests are left out of most searches, and not read again for the next one that asks for them."""
+    file, cart = tmp_path / "index.db", folder / "cart.py"
+    before = cart.stat()
+    assert found(FileIndex(folder, file), "item") == ["cart.py"]
+    assert FileIndex(folder, file).search(["pay.py"], {"item": 1.0}).scores == {}
+    cart.write_text("def add_pear(cart): pass\n")
+    os.utime(cart, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert found(FileIndex(folder, file), "item") == ["cart.py"]
+
+
 def test_a_damaged_index_is_made_anew(folder: Path, tmp_path: Path) -> None:
     """The files are the truth."""
     file = tmp_path / "index.db"

@@ -37,6 +37,7 @@ CREATE TABLE IF NOT EXISTS postings (
     word TEXT, segment INTEGER, files BLOB, counts BLOB, PRIMARY KEY (word, segment)
 ) WITHOUT ROWID;
 """
+_Known = tuple[int, int, int, int]  # a file's number, its time, its size, its words
 _Segment = dict[str, tuple["array[int]", bytearray]]
 
 
@@ -72,11 +73,11 @@ class FileIndex:
     def _search(self, paths: Sequence[str], words: Mapping[str, float]) -> Found:
         with self._opened() as database:
             known = {
-                os.fsdecode(path): (id, mtime_ns, size, count)
+                path.decode("utf-8", "surrogateescape"): (id, mtime_ns, size, count)
                 for id, path, mtime_ns, size, count in database.execute("SELECT * FROM files")
             }
             is_complete = self._update(database, paths, known)
-            return Found(_scores(database, paths, known, words), is_complete)
+            return Found(_scores(database, known, words), is_complete)
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
@@ -91,9 +92,7 @@ class FileIndex:
         finally:
             database.close()
 
-    def _update(
-        self, database: sqlite3.Connection, paths: Sequence[str], known: dict[str, tuple[int, int, int, int]]
-    ) -> bool:
+    def _update(self, database: sqlite3.Connection, paths: Sequence[str], known: dict[str, _Known]) -> bool:
         """Read what is new or changed, forget what is gone. Return whether all was read."""
         ends_at_s = time.monotonic() + READING_S
         segment: _Segment = defaultdict(lambda: (array("I"), bytearray()))
@@ -116,15 +115,15 @@ class FileIndex:
                 _store(database, segment)
                 waiting = 0
         _store(database, segment)
-        self._forget(database, known.keys() - set(paths), known)
+        self._leave(database, known.keys() - set(paths), known)
         return is_complete
 
     def _read(
         self, database: sqlite3.Connection, path: str, state: os.stat_result, segment: _Segment
-    ) -> tuple[int, int, int, int]:
+    ) -> _Known:
         counts = self._counts(path) if state.st_size <= MAX_BYTES else Counter[str]()
         total = sum(counts.values())
-        row = (os.fsencode(path), state.st_mtime_ns, state.st_size, total)
+        row = (path.encode("utf-8", "surrogateescape"), state.st_mtime_ns, state.st_size, total)
         database.execute("DELETE FROM files WHERE path = ?", row[:1])
         done = database.execute(
             "INSERT INTO files (path, mtime_ns, size_bytes, words) VALUES (?, ?, ?, ?)", row
@@ -152,11 +151,12 @@ class FileIndex:
             counts[word] += STEM_COUNT
         return counts
 
-    def _forget(
-        self, database: sqlite3.Connection, gone: set[str], known: dict[str, tuple[int, int, int, int]]
-    ) -> None:
-        database.executemany("DELETE FROM files WHERE path = ?", [(os.fsencode(path),) for path in gone])
-        for path in gone:
+    def _leave(self, database: sqlite3.Connection, others: set[str], known: dict[str, _Known]) -> None:
+        """Take files out of the search that are not among its paths. Forget those that are gone."""
+        gone = [path for path in others if not (self._folder / path).exists()]
+        rows = [(path.encode("utf-8", "surrogateescape"),) for path in gone]
+        database.executemany("DELETE FROM files WHERE path = ?", rows)
+        for path in others:
             del known[path]
 
 
@@ -203,28 +203,24 @@ def _merge(database: sqlite3.Connection, number: int) -> None:
 
 
 def _scores(
-    database: sqlite3.Connection,
-    paths: Sequence[str],
-    known: Mapping[str, tuple[int, int, int, int]],
-    words: Mapping[str, float],
+    database: sqlite3.Connection, known: Mapping[str, _Known], words: Mapping[str, float]
 ) -> dict[str, float]:
-    path_of = {known[path][0]: path for path in paths if path in known}
-    total = sum(known[path][3] for path in path_of.values())
-    mean = total / max(1, len(path_of))
-    norms = {id: _K1 * (1 - _B + _B * known[path][3] / max(mean, 1)) for id, path in path_of.items()}
     postings = {word: _postings(database, word) for word in words}
+    alive = {entry[0]: path for path, entry in known.items()}
+    mean = sum(entry[3] for entry in known.values()) / max(1, len(known)) or 1.0
     scores: dict[int, float] = defaultdict(float)
     left = MAX_POSTINGS
     for word, found in sorted(postings.items(), key=lambda pair: len(pair[1])):
-        alive = [(id, count) for id, count in found if id in norms]
+        held = [(id, count) for id, count in found if id in alive]
         left -= len(found)
         if left < 0 and scores:
             break
-        rarity = math.log(1 + (len(path_of) - len(alive) + 0.5) / (len(alive) + 0.5))
+        rarity = math.log(1 + (len(alive) - len(held) + 0.5) / (len(held) + 0.5))
         weight = rarity * words[word] * (_K1 + 1)
-        for id, count in alive:
-            scores[id] += weight * count / (count + norms[id])
-    return {path_of[id]: score for id, score in scores.items()}
+        for id, count in held:
+            norm = _K1 * (1 - _B + _B * known[alive[id]][3] / mean)
+            scores[id] += weight * count / (count + norm)
+    return {alive[id]: score for id, score in scores.items()}
 
 
 def _postings(database: sqlite3.Connection, word: str) -> list[tuple[int, int]]:
