@@ -20,7 +20,7 @@ from vivace.errors import UnitNotFound
 WHOLE_FILE_LINES = 150  # more than this is never rewritten as one piece unasked
 OUTLINE_UNITS = 40  # of a larger file only the units that share most words with the instruction
 BEST_UNITS = 12  # where the words say as much as this: what the model reads is what an edit waits for
-TELLING_NATS = 6.0
+TELLING_NATS = 12.0
 NEAR_TIE_NATS = 0.3
 TOP_LINES = 60
 

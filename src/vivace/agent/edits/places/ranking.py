@@ -22,7 +22,7 @@ from vivace.errors import FileProblem
 
 MAX_PARSED = 40  # files whose units are looked at
 MAX_LISTED = 200  # files of a ranking
-POINT_NATS = 0.3  # of a point of the ranking, against a model's score
+POINT_NATS = 0.6  # of a point of the ranking, against a model's score
 MOST_UNIT_NATS, MOST_FILE_NATS = 20.0, 8.0  # of the best one: a long text has many points
 NAME_TF, PARENT_TF, SIGNATURE_TF, DOC_TF, STRING_TF, BODY_TF = 4.0, 2.0, 2.0, 1.5, 1.5, 1.0
 K1, B = 1.5, 0.4
