@@ -6,6 +6,7 @@ Owns the tree of typed errors. Does not print: `cli` does that, and `server` tur
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 DONE, FAILED, USAGE, COULD_NOT_START, APPROVAL_NEEDED, LIMIT_REACHED = 0, 1, 2, 3, 4, 5
@@ -121,6 +122,23 @@ class EditRejected(VivaceError):
     """The model's answer cannot be applied: it does not parse, lost its name, or never ended."""
 
     code = "edit_rejected"
+
+
+class PlaceUnclear(VivaceError):
+    """Several places of the repository could be meant, and the user has to say which."""
+
+    exit_code = APPROVAL_NEEDED
+    code = "place_unclear"
+
+    def __init__(self, places: "Sequence[str]") -> None:
+        listed = "; ".join(f"{number}. {place}" for number, place in enumerate(places, 1))
+        super().__init__(
+            f"It is not clear which place is meant; nothing was written. The likeliest: {listed}.",
+            f"Answer with a number, or say it again with a place: @{places[0]}."
+            if places
+            else "Name a file.",
+        )
+        self.places = tuple(places)
 
 
 class StepFailed(VivaceError):

@@ -165,7 +165,7 @@ async def test_a_file_that_is_deleted_under_an_edit(open_screen: Open, folder: P
     replies = {"You locate code": "`show`", "Task: change": f"```python\n{new}```", "": "Hello there."}
     async with open_screen(replies, size=(100, 40)) as screen:
         await screen.ready()
-        await screen.say("change @task.py:show")
+        await screen.say("change the comment in @task.py:show")
         await screen.decides()
         (folder / "task.py").unlink()
         await screen.press("y")

@@ -51,6 +51,7 @@ from vivace.agent.turn_events import (
     FileChosen,
     IntentDecided,
     MemoryUsed,
+    PlacesAsked,
     ReasoningGrew,
     ResponseBegan,
     Retold,
@@ -89,6 +90,7 @@ AgentEvent = (
     | TurnStarted
     | IntentDecided
     | FileChosen
+    | PlacesAsked
     | CodeRead
     | MemoryUsed
     | ResponseBegan

@@ -43,6 +43,13 @@ class FileChosen:
 
 
 @dataclass(frozen=True)
+class PlacesAsked:
+    """Several places could be meant. The turn ends with `PlaceUnclear`; the next message may say which."""
+
+    places: tuple[str, ...]  # `path:name`, relative to the conversation's folder, the likeliest first
+
+
+@dataclass(frozen=True)
 class CodePiece:
     """Code that goes before a question although the user mentioned none."""
 

@@ -228,6 +228,17 @@ async def test_an_interrupt_at_any_event_leaves_nothing_half_done(
     await asyncio.to_thread(until, lambda: status_of(served).engine.turns == 0)
 
 
+async def test_a_change_of_comments_alone_is_shown_and_refused(play: Callable[..., Desk]) -> None:
+    """It does nothing that was asked: the nearest try is shown, nobody is asked, and nothing is written."""
+    words = OLD.replace("    one()", "    one()  # shout")
+    desk, presenter = play(f"```python\n{words}```"), Recorder()
+    with pytest.raises(EditRejected, match="Nothing was found"):
+        await desk.edit(presenter, "always")
+    shown = next(event for event in presenter.events if isinstance(event, EditProposed))
+    assert [row.text for row in shown.proposal.hunks[0].rows if "# shout" in row.text]
+    assert desk.file.read_text() == OLD
+
+
 @pytest.mark.parametrize("kind", [TimesMeasured, EditDecided])
 async def test_a_yes_said_beforehand_can_still_be_interrupted(play: Callable[..., Desk], kind: type) -> None:
     """Cancelled after the proposal, without a question in between: nothing is written."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.agent.loop.working import call
-from tests.e2e.conftest import SHOUTED
+from tests.e2e.conftest import SHOUTED, TASK
 from tests.e2e.terminal import PROGRAM, Done, Home, kill_hard, wait_until
 from vivace.agent.conversation.transcript.schema import SCHEMA
 
@@ -205,3 +205,19 @@ def test_a_model_with_tools_writes_only_after_yes(home: Home) -> None:
     assert "+x = 2\n" in done.out
     assert done.out.endswith("That was it.\n")
     assert (home.work / "a.py").read_text() == "x = 2\n"
+
+
+def test_a_place_that_is_not_clear_is_code_4_and_answered_by_a_number(home: Home) -> None:
+    """The first three places stand on stderr, nothing is written; `--continue` with a number chooses one."""
+    names = ("ant", "bee", "cat")  # of one length: the scripted model finds all alike
+    for name in names:
+        (home.work / name).mkdir()
+        (home.work / name / "task.py").write_text(TASK)
+    home.script({"You locate code": "`show`", "Task: ": SHOUTED, "": "Hello."})
+    done = home.run("-p", "make `show` shout", "--yes")
+    assert (done.code, "1. ant/task.py:" in done.err) == (4, True), done.err
+    assert [(home.work / name / "task.py").read_text() for name in names] == [TASK] * 3
+    done = home.run("-p", "2", "--continue", "--yes")
+    assert done.code == 0, done.err
+    changed = [name for name in names if (home.work / name / "task.py").read_text() != TASK]
+    assert len(changed) == 1

@@ -38,7 +38,7 @@ def test_a_morning_in_the_terminal(home: Home, tmux: Tmux) -> None:
     tmux.press("Escape")
     tmux.sees("Stopped. What is there is kept.")
 
-    tmux.say("change @task.py:show")
+    tmux.say("change the comment in @task.py:show")
     tmux.sees("# two", "y take it")
     assert file.read_text() == OLD
     tmux.press("y")

@@ -37,7 +37,7 @@ def test_two_terminals_share_a_conversation(home: Home, tmux: Tmux, tmp_path: Pa
         for terminal in (tmux, other):  # said while it still runs, the change would be a steer
             terminal.sees("› and who is there?", "The other one.", "ready")
 
-        tmux.say("change @task.py:show")
+        tmux.say("change the comment in @task.py:show")
         for terminal in (tmux, other):
             terminal.sees("# two", "y take it")
         other.press("y")

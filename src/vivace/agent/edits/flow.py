@@ -28,6 +28,7 @@ from vivace.agent.edit_events import (
 from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.apply.journal import Change, Entry, Journal
 from vivace.agent.edits.apply.writing import Written, write_changes
+from vivace.agent.edits.check.substance import WORDS_ALONE
 from vivace.agent.edits.conflict import Stop, TakeFile, TakeText, find_conflict, is_merged
 from vivace.agent.edits.edit import propose
 from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject, UseText
@@ -232,6 +233,12 @@ async def _tested(tests: AllowedTests, effort: Effort, proposal: Proposal, prese
 
 def _check_usable(proposal: Proposal, approval: Approval) -> None:
     """Raise if there is nothing to offer. A part of what was asked for needs the user's own yes."""
+    if proposal.problems == (WORDS_ALONE,):
+        raise EditRejected(
+            "Nothing was found that does what was asked: the nearest try, shown above, changes comments,"
+            " docstrings or white space alone.",
+            "Nothing was written. Say it in other words, or name the part: PATH:NAME.",
+        )
     if proposal.problems:
         raise EditRejected(
             "The model's answer cannot be used: " + " ".join(proposal.problems),

@@ -17,6 +17,7 @@ from vivace.agent.edit_events import (
 )
 from vivace.agent.edits.apply.source import SourceFile, splice
 from vivace.agent.edits.check.choose import Candidate, choose
+from vivace.agent.edits.check.substance import WORDS_ALONE, changes_words_alone, is_about_words
 from vivace.agent.edits.check.tidy import tidy
 from vivace.agent.edits.find.languages import Language
 from vivace.agent.edits.find.units import Unit
@@ -167,7 +168,18 @@ def _proposal(task: UnitTask, request: Rewrite, answer: str) -> FileProposal:
     reader.finish()
     new_text = tidy(source, task.language, unit, reader.text, may_add=task.is_alone)
     new_bytes = splice(source, unit.first_line, unit.last_line, new_text)
-    return make_proposal(source, unit, task.instruction, new_bytes)
+    return _with_substance(task, make_proposal(source, unit, task.instruction, new_bytes))
+
+
+def _with_substance(task: UnitTask, proposal: FileProposal) -> FileProposal:
+    """Return the proposal with a problem if it changes words alone and more was asked for."""
+    if proposal.problems or not proposal.hunks or not task.is_alone or task.unit.kind == "new":
+        return proposal
+    after = task.source.with_bytes(proposal.new_bytes)
+    is_idle = changes_words_alone(task.language, task.source.text, after.text)
+    if not is_idle or is_about_words(task.instruction):
+        return proposal
+    return replace(proposal, problems=(WORDS_ALONE,))
 
 
 def _narrowed(error: RequestRefused, source: SourceFile, unit: Unit) -> Exception:

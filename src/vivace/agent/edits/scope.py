@@ -33,6 +33,7 @@ class EditScope:
     units: list[Unit]
     unit: Unit | None  # None: the model shall choose
     files: Files = DISK  # where other files of the edit are read, and by whom it is written
+    is_found: bool = False  # nobody named the file: where the unit is not clear either, the user is asked
 
 
 def read_scope(target: Target, *, to_write: bool, instruction: str = "", files: Files = DISK) -> EditScope:
@@ -60,7 +61,12 @@ def _is_to_be_made(path: Path, instruction: str, files: Files) -> bool:
     except (OSError, ValueError):
         return False
     is_near = bool(get_close_matches(path.name, names, n=1, cutoff=0.8))
-    return not is_near or _MAKES_FILE.search(instruction) is not None
+    return not is_near or asks_for_file(instruction)
+
+
+def asks_for_file(instruction: str) -> bool:
+    """Return whether a new file is asked for, in so many words."""
+    return _MAKES_FILE.search(instruction) is not None
 
 
 def checked_instruction(instruction: str) -> str:

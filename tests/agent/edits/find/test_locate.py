@@ -18,6 +18,7 @@ from vivace.agent.edits.find.locate import (
 )
 from vivace.agent.edits.find.outline import list_units
 from vivace.agent.edits.find.units import Unit
+from vivace.agent.edits.places.ranking import nats_for_units
 from vivace.agent.prompting import Message, read_prompt
 from vivace.errors import UnitNotFound
 
@@ -173,9 +174,7 @@ async def test_words_of_the_instruction_decide_where_the_model_cannot() -> None:
 def test_a_class_does_not_get_the_words_of_its_methods() -> None:
     """`append` stands in a method: it speaks for the method, not for the class around it."""
     source, units = parsed(CODE)
-    nats = dict(
-        zip((u.qualified_name for u in units), evidence.nats_for_units(source, units, "append"), strict=True)
-    )
+    nats = dict(zip((u.qualified_name for u in units), nats_for_units(source, units, "append"), strict=True))
     assert nats["Cart.add"] > 0
     assert nats["Cart"] == 0
 

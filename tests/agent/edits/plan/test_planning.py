@@ -1,5 +1,6 @@
 """Which units an instruction needs, as far as its words and the code say, and what the scores add."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from vivace.agent.edits.find.outline import list_units
 from vivace.agent.edits.plan.planning import make_plan, plan_by_evidence
 from vivace.agent.edits.scope import EditScope
 from vivace.agent.prompting import Message
+from vivace.errors import PlaceUnclear
 
 SHOP = """from prices import total
 
@@ -126,6 +128,16 @@ async def test_units_that_score_nearly_as_well_are_tried_too() -> None:
         ("report", "guess"),
         ("load", "must"),
     ]
+
+
+async def test_a_unit_that_is_not_clear_is_asked_about_where_nobody_named_the_file() -> None:
+    """The first three are named. In a file that the user named, the near ones are tried instead."""
+    scores = Scores(load=0.0, report=-0.1, total=-0.2)
+    found = replace(scope_of(), is_found=True)
+    with pytest.raises(PlaceUnclear) as caught:
+        await make_plan(scores, [found], "be careful with what is missing")
+    assert caught.value.places == ("shop.py:load", "shop.py:report", "shop.py:total")
+    assert await make_plan(Scores(load=0.0, report=-3.0), [found], "be careful with what is missing")
 
 
 async def test_a_named_unit_may_score_less() -> None:

@@ -21,14 +21,16 @@ from vivace.agent.conversation.message.mentions import (
     target_of,
 )
 from vivace.agent.conversation.message.more_files import CODE_SUFFIXES, TEXT_SUFFIXES
-from vivace.agent.conversation.message.repository import MAX_BYTES, list_paths
+from vivace.agent.conversation.message.repository import MAX_BYTES
 from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.find.languages import LANGUAGES, language_for
 from vivace.agent.edits.find.outline import list_units
+from vivace.agent.edits.places.listing import all_paths
 from vivace.agent.edits.scope import named_unit
 from vivace.errors import FileProblem, UnitNotFound, UsageError
 
 MAX_NEAR = 3
+MAX_KNOWN = 2000  # paths of the folder that a name is compared with
 _SUFFIXES = CODE_SUFFIXES | TEXT_SUFFIXES | {".log", ".env", ".lock", ".patch", ".diff", ".ipynb", ".tf"}
 _FILENAMES = {name for language in LANGUAGES for name in language.filenames} | {"Makefile", "Dockerfile"}
 _CODE_OR_QUOTED = re.compile(
@@ -211,11 +213,11 @@ def _known_paths(wanted: str, folder: Path, *, are_folders: bool) -> Iterator[st
     """Yield the paths of this folder, then what lies where the path leads."""
     parent = wanted.rpartition("/")[0]
     with suppress(UsageError, OSError, ValueError):
-        paths = list_paths(folder)
+        paths = all_paths(folder)[:MAX_KNOWN]
         if are_folders:
-            yield from (f"{each}/" for path in paths for each in path.parents if each != Path())
+            yield from (f"{each}/" for path in paths for each in Path(path).parents if each != Path())
             return
-        yield from map(str, paths)
+        yield from paths
     with suppress(UsageError, OSError, ValueError):
         place = target_of(parent or "/", folder).path if "/" in wanted else folder
         with os.scandir(place) as entries:

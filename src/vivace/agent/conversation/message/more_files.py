@@ -9,9 +9,11 @@ from pathlib import Path
 from vivace.agent.conversation.message.repository import list_files
 from vivace.agent.edits.find.evidence import may_add
 from vivace.agent.edits.find.languages import LANGUAGES, language_for
+from vivace.agent.edits.places.clues import is_beside
+from vivace.agent.edits.places.listing import list_paths
 from vivace.agent.edits.plan.uses import units_using
 from vivace.agent.edits.plan.wording import Renaming, renamings
-from vivace.agent.edits.scope import EditScope
+from vivace.agent.edits.scope import EditScope, asks_for_file
 from vivace.errors import FileProblem
 
 MAX_FILES = 8  # that a renaming reaches beside the chosen one
@@ -45,18 +47,27 @@ _WRITTEN_INTO = re.compile(
 def paths_to_make(instruction: str, folder: Path) -> list[Path]:
     """Return the files that the instruction names, wants to be written, and that are not there.
 
-    A name that is only spoken of ("reads settings.json") is none of them.
+    A name that is only spoken of ("reads settings.json") is none of them. Nor is a bare name that a file of
+    the repository has, unless a new file is asked for: something is to be added to that one.
     """
     if not may_add(instruction):
         return []
     found = []
+    makes_file = asks_for_file(instruction)
     for match in _PATH.finditer(instruction):
         path, before = folder / match[1], instruction[: match.start()]
         is_meant = _MADE.search(before) or (match[2] in CODE_SUFFIXES and _WRITTEN_INTO.search(before))
         is_file = match[2] in CODE_SUFFIXES | TEXT_SUFFIXES  # `Tasks.add` is a method
-        if is_file and is_meant and path.parent.is_dir() and not path.exists():
+        if not (is_file and is_meant and path.parent.is_dir()) or path.exists():
+            continue
+        if "/" in match[1] or makes_file or not _has_name(folder, match[1]):
             found.append(path)
     return list(dict.fromkeys(found))
+
+
+def _has_name(folder: Path, name: str) -> bool:
+    """Return whether a source file of the folder, no test or example, has this name."""
+    return any(path.rpartition("/")[2] == name and not is_beside(path) for path in list_paths(folder))
 
 
 def files_using(folder: Path, chosen: EditScope, instruction: str) -> list[Path]:

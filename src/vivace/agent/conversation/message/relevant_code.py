@@ -21,11 +21,12 @@ from vivace.agent.conversation.message.repository import (
 )
 from vivace.agent.conversation.transcript.history import History, Turn
 from vivace.agent.edits.apply.files import DISK, Files
-from vivace.agent.edits.find.evidence import nats_for_units, words
+from vivace.agent.edits.find.evidence import words
 from vivace.agent.edits.find.languages import fence_tag_for, language_for
 from vivace.agent.edits.find.locate import outline
 from vivace.agent.edits.find.outline import list_units
 from vivace.agent.edits.find.target import parse_target
+from vivace.agent.edits.places.ranking import nats_for_units
 from vivace.agent.edits.write.answer import fence_for
 from vivace.agent.edits.write.context import surroundings
 from vivace.agent.turn_events import CodePiece
@@ -142,7 +143,8 @@ def _by_name(folder: Path, text: str, recent: Sequence[Place]) -> list[CodePiece
         for piece in _units_named(name, everywhere, by="name"):
             if (piece.path, piece.unit) not in known:
                 found.append(piece)
-    return found or [CodePiece(str(path), by="name") for path in files_named_in(text, everywhere)]
+    named = files_named_in(text, [str(each.path) for each in everywhere])
+    return found or [CodePiece(str(path), by="name") for path in named]
 
 
 def _may_name_code(text: str, spoken: Sequence[str]) -> bool:

@@ -1,13 +1,14 @@
 """The files of a repository, and which of them an instruction is about when the user named none.
 
-Owns the listing and the choice: a file whose name or unit's name stands in the instruction, or else the one
-whose name the model scores best. Does not own which unit of the file is meant (`edits.find.locate`).
+Owns the listing of units by name, and the choice: the file that the text names, or the one whose best units
+the words (`places.ranking`) and the model's scores speak for. Where none is clearly best it says which could
+be meant (`PlaceUnclear`). Does not own which unit of the file is meant (`edits.find.locate`).
 """
 
 import asyncio
 import math
 import re
-from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -18,20 +19,23 @@ from vivace.agent.edits.find.evidence import words
 from vivace.agent.edits.find.languages import language_for
 from vivace.agent.edits.find.locate import Scorer
 from vivace.agent.edits.find.outline import list_units
-from vivace.agent.git import git_files
+from vivace.agent.edits.places.clues import is_beside
+from vivace.agent.edits.places.index import FileIndex
+from vivace.agent.edits.places.listing import all_paths, list_paths
+from vivace.agent.edits.places.ranking import Place, Ranking, nats_for_files, rank_places
 from vivace.agent.prompting import begun_answer, read_prompt, user
 from vivace.agent.turn_events import FileChosen
-from vivace.errors import FileProblem, UsageError
+from vivace.errors import FileProblem, PlaceUnclear, UsageError
 
-MAX_FILES = 2000  # of a larger repository only those that git lists first
-LISTING_S = 10.0  # for Git to list them
+MAX_FILES = 2000  # of a larger repository only those near the top
 MAX_BYTES = 200_000  # a larger file is hardly written by hand
-MAX_SCORED = 24  # files that the model is shown
+BEST_PLACES = 12  # whose files the model is shown, where the words say something
+MAX_SCORED = 24  # files that it is shown where they say nothing
 MAX_NAMES = 12  # units of each that it is shown
-SKIPPED = {"node_modules", "__pycache__", "venv", "build", "dist", "target", "vendor"}
-NAMED_NATS = 0.7  # a word of the path, times ln(files / files with that word)
-UNIT_NATS = 0.5  # the same for a word of a unit's name
-TEST_NATS = -2.0  # a test, if the instruction does not speak of tests
+TELLING_SCORE = 10.0  # of the best place; below, the words say little
+CLEAR_SHARE = 0.7  # a file is clear if no other has more than this of its score
+LEAST_SHARE = 0.5  # of all probability, below which the best file is not clearly best
+ASKED_PLACES = 3
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{2,}")
 
 
@@ -46,44 +50,61 @@ class Listed:
     def words(self) -> set[str]:
         return words(str(self.path).replace("/", " ").replace("_", " "))
 
-    @property
-    def unit_words(self) -> set[str]:
-        return words(" ".join(self.names))
 
-
-async def choose_file(scorer: Scorer, folder: Path, instruction: str, recent: Path | None) -> FileChosen:
+async def choose_file(
+    scorer: Scorer, folder: Path, instruction: str, recent: Path | None, index: FileIndex | None = None
+) -> FileChosen:
     """Return the file that the instruction is about; `recent` is the one that was spoken of last, if any.
 
-    Raise `UsageError` if the folder has no file that could be meant.
+    Raise `UsageError` if the folder has no file that could be meant, `PlaceUnclear` if several could be.
     """
-    listed = await asyncio.to_thread(list_files, folder)
-    if named := _named_in(instruction, listed):
-        return FileChosen(folder / named, "name")
-    holders = _holders(instruction, listed)
+    paths = await asyncio.to_thread(list_paths, folder)
+    named = files_named_in(instruction, paths)
+    if len(named) == 1:
+        return FileChosen(folder / named[0], "name")
+    ranking = await asyncio.to_thread(rank_places, folder, paths, instruction, index)
+    if len(named) > 1 and len({path.name for path in named}) == 1:  # one bare name
+        raise _unclear(_first_of_each([place for place in ranking.places if place.path in named]))
+    holders = _holders(instruction, ranking)
     if recent and _exists(recent) and (not holders or recent in [folder / each for each in holders]):
         return FileChosen(recent, "recent")
-    if not listed:
+    if not paths:
         raise UsageError(
             f"There is no source file in {folder} that could be changed.", "Name one: @path, or @path:name."
         )
-    if len(holders) == 1:
-        return FileChosen(folder / holders[0], "name")
-    return FileChosen(folder / await _best(scorer, listed, instruction), "model")
+    if clear := _clear(ranking, holders):
+        return FileChosen(folder / clear, "name")
+    return FileChosen(folder / await _best(scorer, ranking, instruction), "model")
 
 
 def _exists(path: Path) -> bool:
     return path.is_file()
 
 
+def _clear(ranking: Ranking, holders: Sequence[Path]) -> Path | None:
+    """Return the file that words and names alone speak for, if no other is near."""
+    best = _first_of_each(ranking.places)
+    if not best:
+        return ranking.files[0][0] if len(ranking.files) == 1 else None
+    first = best[0]
+    if [first.path] == list(holders) or len(ranking.files) == 1:
+        return first.path
+    second = best[1].score if len(best) > 1 else 0.0
+    return first.path if first.score >= TELLING_SCORE and second <= CLEAR_SHARE * first.score else None
+
+
+def _first_of_each(places: Sequence[Place]) -> list[Place]:
+    """Return the best place of each file."""
+    best: dict[Path, Place] = {}
+    for place in places:
+        best.setdefault(place.path, place)
+    return list(best.values())
+
+
 def list_files(folder: Path) -> list[Listed]:
     """Return the source files below the folder, each with the names of its units."""
-    listed = (list_file(folder, path) for path in _paths(folder))
+    listed = (list_file(folder, Path(path)) for path in all_paths(folder)[:MAX_FILES])
     return [each for each in listed if each is not None]
-
-
-def list_paths(folder: Path) -> list[Path]:
-    """Return the paths of all files below the folder, relative to it, those near the top first."""
-    return _paths(folder)
 
 
 def list_file(folder: Path, path: Path) -> Listed | None:
@@ -107,50 +128,25 @@ def _names(file: Path, mtime_ns: int, size_bytes: int) -> tuple[str, ...]:
     return tuple(unit.qualified_name for unit in list_units(read_source(file), language_for(file)))
 
 
-def _paths(folder: Path) -> list[Path]:
-    """Return paths relative to the folder: what git knows or would, or else all that is not hidden."""
-    listed = git_files(folder, LISTING_S)
-    if listed is not None:
-        paths = [Path(name) for name in listed]
-    else:
-        paths = [path.relative_to(folder) for path in _walk(folder)]
-    return sorted(paths, key=lambda path: (len(path.parts), path))[:MAX_FILES]
+def files_named_in(text: str, paths: Sequence[str]) -> list[Path]:
+    """Return the files whose path stands in the text, or else those whose name does.
 
-
-def _walk(folder: Path) -> list[Path]:
-    found: list[Path] = []
-    for path in sorted(folder.iterdir()):
-        if path.name.startswith(".") or path.name in SKIPPED or path.is_symlink():
-            continue
-        if path.is_dir():
-            found += _walk(path) if len(found) < MAX_FILES else []
-        elif path.is_file():
-            found.append(path)
-    return found
-
-
-def _named_in(instruction: str, listed: list[Listed]) -> Path | None:
-    """Return the one file whose path or name stands in the instruction."""
-    named = files_named_in(instruction, listed)
-    return named[0] if len(named) == 1 else None
-
-
-def files_named_in(text: str, listed: list[Listed]) -> list[Path]:
-    """Return the files whose path stands in the text, or else those whose name does."""
+    Of several with one name those that are no tests or examples count, if there are any.
+    """
     spoken = set(re.findall(r"[\w./-]+", text))
     spoken |= {word.rstrip(".") for word in spoken}
-    by_path = [each.path for each in listed if str(each.path) in spoken]
-    return by_path or [each.path for each in listed if each.path.name in spoken]
+    by_path = [Path(path) for path in paths if path in spoken]
+    by_name = [path for path in paths if path.rpartition("/")[2] in spoken]
+    return (
+        by_path or [Path(path) for path in by_name if not is_beside(path)] or [Path(path) for path in by_name]
+    )
 
 
-def _holders(instruction: str, listed: list[Listed]) -> list[Path]:
+def _holders(instruction: str, ranking: Ranking) -> list[Path]:
     """Return the files that have a unit whose name stands in the instruction, and looks like code."""
     spoken = {word for word in _IDENTIFIER.findall(instruction) if looks_like_code(word, instruction)}
-    return [
-        each.path
-        for each in listed
-        if any(name in spoken or name.rpartition(".")[2] in spoken for name in each.names)
-    ]
+    held = [place.path for place in ranking.places if {place.unit.name, place.unit.qualified_name} & spoken]
+    return list(dict.fromkeys(held))
 
 
 def looks_like_code(word: str, instruction: str) -> bool:
@@ -159,35 +155,54 @@ def looks_like_code(word: str, instruction: str) -> bool:
     return is_cased or re.search(rf"`[\w.]*{word}|\b{word}\(", instruction) is not None
 
 
-async def _best(scorer: Scorer, listed: list[Listed], instruction: str) -> Path:
-    """Return the file that the model scores best, together with the words that it shares."""
-    worth = _evidence(listed, instruction)
-    ranked = sorted(range(len(listed)), key=lambda index: worth[index], reverse=True)[:MAX_SCORED]
-    if len(ranked) == 1:
-        return listed[ranked[0]].path
-    shown = "\n".join(_line(listed[index]) for index in sorted(ranked))
-    asked = user(f"{shown}\n\nTask: {instruction}")
-    labels = [f"{listed[index].path}`" for index in ranked]
+async def _best(scorer: Scorer, ranking: Ranking, instruction: str) -> Path:
+    """Return the file that the model and the words speak for. Raise `PlaceUnclear` if none is clear."""
+    ranked = await rank_files(scorer, ranking, instruction)
+    if ranked[0].share < LEAST_SHARE:
+        order = {each.path: number for number, each in enumerate(ranked)}
+        places = [place for place in _first_of_each(ranking.places) if place.path in order]
+        if len(places) > 1:
+            raise _unclear(sorted(places, key=lambda place: order[place.path]))
+    return ranked[0].path
+
+
+@dataclass(frozen=True)
+class RankedFile:
+    path: Path
+    share: float  # of all probability
+
+
+async def rank_files(scorer: Scorer, ranking: Ranking, instruction: str) -> list[RankedFile]:
+    """Return the files of the best places, the likeliest first: by the words and the model's scores."""
+    is_telling = bool(ranking.places) and ranking.places[0].score >= TELLING_SCORE
+    best = {place.path for place in ranking.places[:BEST_PLACES]}
+    listed = [pair[0] for pair in ranking.files]
+    shown = [path for path in listed if path in best] if is_telling else listed[:MAX_SCORED]
+    worth = dict(zip(listed, nats_for_files(ranking), strict=True))
+    if len(shown) == 1:
+        return [RankedFile(shown[0], 1.0)]
+    lines = "\n".join(_line(path, ranking) for path in sorted(shown))
+    asked = user(f"{lines}\n\nTask: {instruction}")
+    labels = [f"{path}`" for path in shown]
     said = await scorer.score([*read_prompt("choose_file"), asked, begun_answer("`")], labels)
-    totals = [nats + worth[index] for nats, index in zip(said, ranked, strict=True)]
-    return listed[ranked[totals.index(max(totals))]].path
+    totals = [nats + worth[path] for nats, path in zip(said, shown, strict=True)]
+    likely = [math.exp(total - max(totals)) for total in totals]
+    ranked = [RankedFile(path, each / sum(likely)) for path, each in zip(shown, likely, strict=True)]
+    return sorted(ranked, key=lambda each: -each.share)
 
 
-def _line(each: Listed) -> str:
-    names = [name for name in each.names if "." not in name][:MAX_NAMES]
-    return f"{each.path}: {', '.join(names)}" if names else str(each.path)
+def _line(path: Path, ranking: Ranking) -> str:
+    """Return a file as the model reads it: with the units that the words speak for."""
+    names = [place.unit.qualified_name for place in ranking.places if place.path == path][:MAX_NAMES]
+    return f"{path}: {', '.join(names)}" if names else str(path)
 
 
-def _evidence(listed: list[Listed], instruction: str) -> list[float]:
-    """Return how much the instruction's words speak for each file, in nats; rare words weigh more."""
-    wanted = words(instruction)
-    spread = Counter(word for each in listed for word in (each.words | each.unit_words) & wanted)
+def _unclear(places: Sequence[Place]) -> PlaceUnclear:
+    return PlaceUnclear([_mention(place, places) for place in places[:ASKED_PLACES]])
 
-    def nats(each: Listed) -> float:
-        rarity = {word: math.log((len(listed) + 1) / count) for word, count in spread.items()}
-        named = sum(rarity[word] for word in each.words & wanted)
-        units = sum(rarity[word] for word in each.unit_words & wanted)
-        is_test = "test" in each.words and "test" not in wanted
-        return NAMED_NATS * named + UNIT_NATS * units + (TEST_NATS if is_test else 0.0)
 
-    return [nats(each) for each in listed]
+def _mention(place: Place, places: Sequence[Place]) -> str:
+    """Return a place as a user would mention it: by its name, or by its lines where another has that name."""
+    name = place.unit.qualified_name
+    same = [each for each in places if (each.path, each.unit.qualified_name) == (place.path, name)]
+    return f"{place.path}:{name if len(same) == 1 else place.unit.lines_text}"

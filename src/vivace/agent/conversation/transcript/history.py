@@ -78,6 +78,7 @@ class Turn:
     answer_tokens: int = 0
     error: str = ""
     notes: list[str] = field(default_factory=list)  # what the model was told in front of the message
+    places: tuple[str, ...] = ()  # of which the user was asked to choose one
     code: tuple[CodePiece, ...] = ()  # what the model read with it beside the mentions
     memory: MemoryUsed = NO_MEMORY  # what the model read with it of files and notes
     at_s: float = 0.0  # Unix time of its beginning
@@ -250,6 +251,8 @@ def _take_in_turn(turn: Turn, record: AnyRecord) -> None:
     match record:
         case turn_records.Intent(kind=kind):
             turn.kind = kind
+        case turn_records.PlacesNamed(places=places):
+            turn.places = tuple(places)
         case turn_records.CodeGiven(pieces=pieces):
             turn.code = tuple(pieces)
         case turn_records.MemoryGiven(files=files, notes=notes, problem=problem):

@@ -132,6 +132,8 @@ def _record_of(event: AgentEvent) -> AnyRecord | None:
             return turn_records.Intent(kind=kind, by=by)
         case turn_events.FileChosen(path=path, by=by):
             return turn_records.FileNamed(path=str(path), by=by)
+        case turn_events.PlacesAsked(places=places):
+            return turn_records.PlacesNamed(places=list(places))
         case turn_events.CodeRead(pieces=pieces):
             return turn_records.CodeGiven(pieces=list(pieces))
         case turn_events.MemoryUsed(files=files, notes=notes, problem=problem):

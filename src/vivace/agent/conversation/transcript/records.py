@@ -47,6 +47,7 @@ from vivace.agent.conversation.transcript.turn_records import (
     FileNamed,
     Intent,
     MemoryGiven,
+    PlacesNamed,
     ReasoningDelta,
     ResponseKnown,
     SteerLate,
@@ -66,6 +67,7 @@ AnyRecord = (
     | TurnBegun
     | Intent
     | FileNamed
+    | PlacesNamed
     | CodeGiven
     | MemoryGiven
     | AttemptBegun

@@ -34,6 +34,12 @@ class FileNamed(Record, frozen=True, tag="turn.file"):
     by: str  # why this one: mention, recent, name or model
 
 
+class PlacesNamed(Record, frozen=True, tag="turn.places"):
+    """The user was asked which of these an edit is about."""
+
+    places: list[str]  # each `path:name`, relative to the conversation's folder
+
+
 class CodeGiven(Record, frozen=True, tag="turn.code"):
     """Code that the model reads with a question, found by the question's words or by the turns before."""
 

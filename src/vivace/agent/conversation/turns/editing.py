@@ -7,7 +7,7 @@ own the edit (`edits.flow`).
 import asyncio
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vivace.agent.conversation.message.mentions import target_of
@@ -20,6 +20,7 @@ from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.find.locate import locate_messages, shortlist
 from vivace.agent.edits.find.target import Target
 from vivace.agent.edits.flow import EditTask, run_edit
+from vivace.agent.edits.places.index import FileIndex
 from vivace.agent.edits.plan.wording import is_spoken_of
 from vivace.agent.edits.repair.user_tests import AllowedTests
 from vivace.agent.edits.scope import EditScope, checked_instruction, read_scope
@@ -30,10 +31,11 @@ from vivace.agent.model import Model
 from vivace.agent.options import Approval
 from vivace.agent.presenter import Presenter
 from vivace.agent.prompting import Message
-from vivace.agent.turn_events import FileChosen
-from vivace.errors import UnitNotFound
+from vivace.agent.turn_events import FileChosen, PlacesAsked
+from vivace.errors import PlaceUnclear, UnitNotFound
 
 _BACK = re.compile(r"\b(it|its|that|this|them|again|instead|the same|back|shorter|longer)\b", re.I)
+_NUMBERS = (("1", "first", "one"), ("2", "second", "two"), ("3", "third", "three"))
 _NAMED = re.compile(r"`|\w_\w|[a-z][A-Z]|\w\(|\w\.\w|\b(function|method|class|file|module)\b")
 
 
@@ -50,15 +52,24 @@ async def edit_in_turn(
     test_command: str = "",
     memory: Memory | None = None,
     files: Files = DISK,
+    index: FileIndex | None = None,
 ) -> None:
-    """Find the file that the message is about, and do the edit."""
+    """Find the file that the message is about, and do the edit.
+
+    `index`: of the folder's words, where it is kept.
+    """
     await asyncio.to_thread(journal.heal)  # an edit that was cut short is finished before its file is read
     instruction = checked_instruction(without_mentions(text, mentions))
     reading = _Reading(files, to_write=approval != "never")
-    scopes = await _scopes(history, model, presenter, instruction, mentions, reading)
     tests = AllowedTests(test_command, Path(history.folder)) if test_command else None
-    task = EditTask(scopes, with_reference(history, instruction), approval, effort, tests, memory)
-    await run_edit(task, model, presenter, journal)
+    try:
+        scopes = await _scopes(history, model, presenter, instruction, mentions, reading, index)
+        task = EditTask(scopes, with_reference(history, instruction), approval, effort, tests, memory)
+        await run_edit(task, model, presenter, journal)
+    except PlaceUnclear as error:
+        places = [place.removeprefix(f"{history.folder}/") for place in error.places]
+        presenter.show(PlacesAsked(tuple(places)))
+        raise PlaceUnclear(places) from error
 
 
 async def _scopes(
@@ -68,6 +79,7 @@ async def _scopes(
     instruction: str,
     mentions: Sequence[str],
     reading: "_Reading",
+    index: FileIndex | None,
 ) -> tuple[EditScope, ...]:
     """Return what the edit is about: the mentions, what was edited just before, or what is found."""
     folder = Path(history.folder)
@@ -90,9 +102,10 @@ async def _scopes(
             presenter.show(FileChosen(folder / edit.path, "recent"))
         return tuple([scope for edit in last for scope in await _scopes_of(folder, edit, reading)])
     recent = target_of(history.last_mention, folder).path if history.last_mention else None
-    chosen = await choose_file(model, folder, instruction, recent)
+    chosen = await choose_file(model, folder, instruction, recent, index)
     presenter.show(chosen)
     scope = await reading.scope(Target(chosen.path, None))
+    scope = replace(scope, is_found=chosen.by != "recent" and chosen.path.name not in instruction)
     others = await asyncio.to_thread(files_using, folder, scope, instruction)
     return (scope, *[await reading.scope(Target(path, None)) for path in others])
 
@@ -126,6 +139,29 @@ async def _scopes_of(folder: Path, edit: EditResult, reading: _Reading) -> list[
         return [await reading.scope(Target(path, name)) for name in edit.unit.split(", ")]
     except UnitNotFound:
         return [await reading.scope(Target(path, None))]
+
+
+@dataclass(frozen=True)
+class Answered:
+    """An edit that was asked back about, with the place that the user chose."""
+
+    text: str
+    mentions: tuple[str, ...]
+
+
+def answer_to_places(history: History, text: str) -> Answered | None:
+    """Return the edit of the turn before, if this message chooses one of the places that it asked about."""
+    before = history.turns[-2] if len(history.turns) > 1 else None
+    if before is None or not before.places:
+        return None
+    said = text.strip().rstrip(".!").lower().removeprefix("@")
+    numbered = {name: place for names, place in zip(_NUMBERS, before.places, strict=False) for name in names}
+    by_name = {place.lower(): place for place in before.places}
+    by_name |= {place.rpartition(":")[2].lower(): place for place in reversed(before.places)}
+    place = numbered.get(re.sub(r"^(?:number|the|take|no\.?) +|(?: one| place)$", "", said)) or by_name.get(
+        said
+    )
+    return Answered(before.text, (place,)) if place else None
 
 
 def draft_messages(

@@ -24,11 +24,12 @@ from vivace.agent.conversation.talk import Offer
 from vivace.agent.conversation.transcript.history import History, Turn
 from vivace.agent.conversation.turns import compaction
 from vivace.agent.conversation.turns.answering import Answering, Ending
-from vivace.agent.conversation.turns.editing import edit_in_turn
+from vivace.agent.conversation.turns.editing import answer_to_places, edit_in_turn
 from vivace.agent.conversation.turns.requests import TurnRequests
 from vivace.agent.conversation.turns.tool_turn import ToolRules, ToolTurn, open_tool_turn
 from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.apply.journal import Journal
+from vivace.agent.edits.places.index import FileIndex, index_file
 from vivace.agent.loop.opening import can_call_tools, recall
 from vivace.agent.loop.steps import ServersOpened
 from vivace.agent.mcp.opening import ServerPool, servers_without_asking
@@ -75,6 +76,8 @@ class TurnWork:
         self._is_stopping = False
         self._late: list[str] = []  # steers that came when everything was said
         self.approval: Approval = "ask"
+        folder = Path(history.folder)
+        self._index = FileIndex(folder, index_file(connection.settings.cache_dir, folder))
 
     # ---- from outside -----------------------------------------------------------------------------
 
@@ -167,6 +170,8 @@ class TurnWork:
         await self._files.refresh(self.requests.paths(mentions))
         if self.uses_tools:
             return await self._work_with_tools(text, mentions)
+        if answered := answer_to_places(self._history, text):
+            text, mentions, kind = answered.text, answered.mentions, "edit"
         model = await self._connection.model(self._history.model)
         intent = IntentDecided(kind, "user") if kind else await decide_intent(model, text)
         self._presenter.show(intent)
@@ -184,6 +189,7 @@ class TurnWork:
             test_command=self._connection.settings.test_command,
             memory=self.requests.memory,
             files=self._files,
+            index=self._index,
         )
         return Ending("completed")
 

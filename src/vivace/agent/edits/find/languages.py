@@ -196,6 +196,7 @@ BASH = Language(
     filenames=(".bashrc", ".bash_profile", ".bash_aliases", ".profile"),
 )
 LANGUAGES = (PYTHON, JAVASCRIPT, TYPESCRIPT, TSX, GO, RUST, C, CPP, JAVA, BASH)
+_SUFFIXES = frozenset(suffix for language in LANGUAGES for suffix in language.suffixes)
 
 
 def language_for(path: Path) -> Language | None:
@@ -207,6 +208,13 @@ def language_for(path: Path) -> Language | None:
         if suffix in language.suffixes or path.name in language.filenames:
             return language
     return None if suffix else _language_of_script(_head(path))
+
+
+def has_language(folder: Path, path: str) -> bool:
+    """Return whether there is a grammar for a file. It is opened only where it has no suffix."""
+    name = path.rpartition("/")[2]
+    suffix = name[name.rfind(".") :].lower() if name.rfind(".") > 0 else ""
+    return suffix in _SUFFIXES if suffix else language_for(folder / path) is not None
 
 
 def fence_tag_for(path: Path) -> str:

@@ -4,18 +4,23 @@ Owns the candidates, the outline the model sees, and the choice. A small model a
 to rewrite the class or the file, so the smaller unit wins a near tie. Does not own the wire (`agent.model`).
 """
 
+import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from vivace.agent.edits.apply.source import SourceFile
 from vivace.agent.edits.find import evidence
 from vivace.agent.edits.find.units import Unit, file_unit, new_unit_after
+from vivace.agent.edits.places.ranking import nats_for_units
 from vivace.agent.prompting import Message, begun_answer, read_prompt, user
 from vivace.errors import UnitNotFound
 
 WHOLE_FILE_LINES = 150  # more than this is never rewritten as one piece unasked
 OUTLINE_UNITS = 40  # of a larger file only the units that share most words with the instruction
+BEST_UNITS = 12  # where the words say as much as this: what the model reads is what an edit waits for
+TELLING_NATS = 12.0
 NEAR_TIE_NATS = 0.3
 TOP_LINES = 60
 
@@ -40,6 +45,11 @@ class Candidate:
 class Ranked:
     unit: Unit
     nats: float  # how much speaks for it: the model's score and the instruction's words
+
+
+def share_of_best(ranked: Sequence[Ranked]) -> float:
+    """Return the share of all probability that the first one has."""
+    return 1 / sum(math.exp(min(each.nats - ranked[0].nats, 50.0)) for each in ranked)
 
 
 async def locate(scorer: Scorer, source: SourceFile, units: list[Unit], instruction: str) -> Unit:
@@ -77,7 +87,7 @@ async def rank(scorer: Scorer, source: SourceFile, units: list[Unit], instructio
 def _evidence(source: SourceFile, found: list[Candidate], instruction: str) -> list[float]:
     """Return what the words of the instruction add to the model's score of each candidate."""
     parts = [candidate.unit for candidate in found if candidate.unit.kind != "file"]
-    nats = evidence.nats_for_units(source, parts, instruction)
+    nats = nats_for_units(source, parts, instruction)
     return nats + [evidence.nats_for_file(instruction)] * (len(found) - len(parts))
 
 
@@ -129,11 +139,12 @@ def outline(source: SourceFile, units: list[Unit]) -> str:
 
 
 def shortlist(source: SourceFile, units: list[Unit], instruction: str) -> list[Unit]:
-    """Return at most OUTLINE_UNITS units in file order: those that share words with the instruction."""
-    if len(units) <= OUTLINE_UNITS:
+    """Return the units that the model chooses among, in file order: a dozen where the words say much."""
+    if len(units) <= BEST_UNITS:
         return units
-    worth = evidence.nats_for_units(source, units, instruction)
-    kept = sorted(range(len(units)), key=lambda index: worth[index], reverse=True)[:OUTLINE_UNITS]
+    worth = nats_for_units(source, units, instruction)
+    most = BEST_UNITS if max(worth) >= TELLING_NATS else OUTLINE_UNITS
+    kept = sorted(range(len(units)), key=lambda index: worth[index], reverse=True)[:most]
     return [units[index] for index in sorted(kept)]
 
 

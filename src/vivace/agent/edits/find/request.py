@@ -2,7 +2,7 @@
 
 People paste what a function should do behind their request: a docstring, a ticket, an error. Its "Write a
 function that …" or "for every class" is no request. Owns where the request ends. Words that only help to
-find the code (`evidence.nats_for_units`) and the prompts take the whole instruction.
+find the code (`places.ranking`) and the prompts take the whole instruction.
 """
 
 import re

@@ -7,7 +7,7 @@ what it did: the scores that choose it say too whether others are near. Does not
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from vivace.agent.edits.find.locate import Ranked, Scorer, rank, top_unit
+from vivace.agent.edits.find.locate import Ranked, Scorer, rank, share_of_best, top_unit
 from vivace.agent.edits.find.request import request_in
 from vivace.agent.edits.find.units import Unit, new_unit_after
 from vivace.agent.edits.plan.plan import CHOSEN, MAX_STEPS, NAMED, NEAR, Need, Step, covers, without_overlaps
@@ -26,10 +26,13 @@ from vivace.agent.edits.plan.wording import (
     spoken_units,
 )
 from vivace.agent.edits.scope import EditScope
+from vivace.errors import PlaceUnclear
 
 SPOKEN_NATS = 6.0  # a unit that the instruction names is meant, if the model's score is so near the best
 NEAR_NATS = 0.5  # the same for one that it does not name
 MAX_NEAR = 2  # of those
+CLEAR_SHARE = 0.6  # of all probability, below which the best unit is not clearly best (benchmarks/results)
+ASKED_PLACES = 3
 
 
 async def make_plan(scorer: Scorer, scopes: Sequence[EditScope], instruction: str) -> list[Step]:
@@ -125,7 +128,9 @@ def _everywhere(scope: EditScope, instruction: str) -> Iterable[Step]:
 
 async def _plan_by_model(scorer: Scorer, scope: EditScope, instruction: str, *, is_first: bool) -> list[Step]:
     """Return the unit that scores best, then those that are named or score nearly as well."""
-    best, *others = await rank(scorer, scope.source, scope.units, instruction)
+    best, *others = ranked = await rank(scorer, scope.source, scope.units, instruction)
+    if scope.is_found:
+        _check_clear(scope, ranked, instruction)
     need: Need = "must" if is_first else "may"
     steps = [Step(scope, best.unit, CHOSEN, need)]
     is_new = best.unit.kind == "new"
@@ -157,6 +162,24 @@ async def _plan_by_model(scorer: Scorer, scope: EditScope, instruction: str, *, 
     if steps[0].unit.kind == "lines" and named:
         steps = []  # the top of the file scores well for whatever concerns several units
     return _in_order([*steps, *named, *guessed[:MAX_NEAR]])
+
+
+def _check_clear(scope: EditScope, ranked: Sequence[Ranked], instruction: str) -> None:
+    """Raise `PlaceUnclear` if the best unit is not clearly best, and not named."""
+    spoken = [each.unit for each in spoken_units(request_in(instruction), scope.units)]
+    is_choice = ranked[0].unit.kind not in ("new", "file") and ranked[0].unit not in spoken
+    if not is_choice or share_of_best(ranked) >= CLEAR_SHARE:
+        return
+    parts = [each.unit for each in ranked if each.unit.kind not in ("new", "file")]
+    places = [_mention(scope, unit) for unit in parts[:ASKED_PLACES]]
+    if len(places) > 1:
+        raise PlaceUnclear(places)
+
+
+def _mention(scope: EditScope, unit: Unit) -> str:
+    """Return the unit as a user would mention it: by its lines where its name says too little."""
+    is_named = [each.qualified_name for each in scope.units].count(unit.qualified_name) == 1
+    return f"{scope.source.path}:{unit.qualified_name if is_named else unit.lines_text}"
 
 
 def _is_meant(best: Ranked, other: Ranked, *, is_spoken: bool) -> bool:

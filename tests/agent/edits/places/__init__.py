@@ -1,0 +1,1 @@
+"""The place of an edit: clues of the text, the index, the ranking."""
