@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from vivace.cli.launch.clients import AIDER, CLAUDE, CLIENTS, CODEX, CONTINUE, OPENCODE, QWEN, Client
 from vivace.cli.launch.listing import not_installed
 from vivace.cli.launch.place import Place, choose_prompt
-from vivace.cli.launch.plan import Launch, Wish, planned
+from vivace.cli.launch.plan import Launch, LaunchRequest, planned
 from vivace.cli.main import app
 from vivace.config import Settings
 from vivace.errors import COULD_NOT_START, StartError
@@ -140,5 +140,5 @@ def test_the_key_is_on_no_command_line(settings: Settings, tmp_path: Path) -> No
 
 
 def plan_of(client: Client, settings: Settings, folder: Path) -> Launch:
-    wish = Wish(settings, client, client.program, Place(16_384, 60, SMALL), client.prompts[-1], ())
-    return planned(wish, 8377, "vv_key", folder)
+    asked = LaunchRequest(settings, client, client.program, Place(16_384, 60, SMALL), client.prompts[-1], ())
+    return planned(asked, 8377, "vv_key", folder)

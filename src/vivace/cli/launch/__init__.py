@@ -1,1 +1,1 @@
-"""`vivace launch`: coding clients of others on our server, with a configuration of their own."""
+"""`vivace launch`: other coding clients (Claude Code, Codex …) on our server, with a private configuration."""

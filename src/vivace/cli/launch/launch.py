@@ -11,7 +11,7 @@ from vivace.cli.launch.clients import CLIENTS, Client, Prompt
 from vivace.cli.options import model_option
 
 if TYPE_CHECKING:
-    from vivace.cli.launch.plan import Wish
+    from vivace.cli.launch.plan import LaunchRequest
     from vivace.config import Settings
 
 KEY = "(made for this launch, and removed at its end)"
@@ -32,10 +32,10 @@ KEY = "(made for this launch, and removed at its end)"
 def launch(
     client: str | None, arguments: tuple[str, ...], model: str | None, wanted: str | None, is_printed: bool
 ) -> int:
-    """Run a coding client of others on this server. Without a CLIENT: list which are installed.
+    """Run another coding client on this server. Without a CLIENT, list which are installed.
 
-    What stands after `--` goes to the client. It gets variables, flags and a private folder; your own files
-    for it are neither changed nor needed.
+    Arguments after `--` go to the client. Vivace sets it up with variables, flags and a private folder; your
+    own settings for it are neither changed nor needed.
     """
     from vivace.cli.installation.fetching import with_model_here
     from vivace.cli.launch.listing import listed, not_installed
@@ -51,11 +51,11 @@ def launch(
     prompt = _prompt_named(chosen, wanted) if wanted else None
     program = find_program(chosen.program)
     if is_printed:
-        _print(_wish(settings, chosen, program or chosen.program, prompt, arguments))
+        _print(_launch_request(settings, chosen, program or chosen.program, prompt, arguments))
         return DONE
     if program is None:
         raise StartError(not_installed(chosen))
-    return _run(_wish(with_model_here(settings), chosen, program, prompt, arguments))
+    return _run(_launch_request(with_model_here(settings), chosen, program, prompt, arguments))
 
 
 def _prompt_named(client: Client, name: str) -> Prompt:
@@ -66,43 +66,43 @@ def _prompt_named(client: Client, name: str) -> Prompt:
     raise click.UsageError(f"{client.title} has no prompt {name!r}; it has: {known}.")
 
 
-def _wish(
+def _launch_request(
     settings: "Settings", client: Client, program: str, prompt: Prompt | None, given: tuple[str, ...]
-) -> "Wish":
+) -> "LaunchRequest":
     from vivace.cli.launch.place import choose_prompt, place_of
-    from vivace.cli.launch.plan import Wish
+    from vivace.cli.launch.plan import LaunchRequest
 
     place = place_of(settings)
-    return Wish(settings, client, program, place, prompt or choose_prompt(client, place), given)
+    return LaunchRequest(settings, client, program, place, prompt or choose_prompt(client, place), given)
 
 
-def _print(wish: "Wish") -> None:
+def _print(asked: "LaunchRequest") -> None:
     """Show a launch at the server that runs, or at the port where one would be started."""
     from vivace.cli.launch.belongings import private_folder
     from vivace.cli.launch.plan import planned
     from vivace.client.warm import find_server
 
-    found = find_server(wish.settings)
-    port = found[0].port if found else wish.settings.port
-    click.echo(f"# {wish.words}")
-    for line in planned(wish, port, KEY, private_folder(wish.settings, wish.client.name)).lines():
+    found = find_server(asked.settings)
+    port = found[0].port if found else asked.settings.port
+    click.echo(f"# {asked.words}")
+    for line in planned(asked, port, KEY, private_folder(asked.settings, asked.client.name)).lines():
         click.echo(line)
 
 
-def _run(wish: "Wish") -> int:
+def _run(asked: "LaunchRequest") -> int:
     """Run the client at the warm server, and return its exit code."""
     from vivace.cli.launch.belongings import own_folder, own_key
     from vivace.cli.launch.plan import planned
     from vivace.cli.launch.running import run_in_foreground
     from vivace.client.warm import ensure_server
 
-    settings, name = wish.settings, wish.client.name
+    settings, name = asked.settings, asked.client.name
     port = ensure_server(settings, _note).port
-    _note(wish.words)
-    if wish.prompt.tokens > wish.place.window_tokens:
-        _note(f"That does not fit: {settings.model} holds {wish.place.window_tokens:,} tokens here.")
+    _note(asked.words)
+    if asked.prompt.tokens > asked.place.window_tokens:
+        _note(f"That does not fit: {settings.model} holds {asked.place.window_tokens:,} tokens here.")
     with own_folder(settings, name) as folder, own_key(settings, name) as key:
-        plan = planned(wish, port, key, folder)
+        plan = planned(asked, port, key, folder)
         for path, text in plan.files.items():
             path.write_text(text, "utf-8")
         return run_in_foreground(plan.command, plan.environment(), lambda: _keep_warm(port, key))

@@ -20,7 +20,7 @@ NO_PROXY = ("NO_PROXY", "no_proxy")  # a proxy of the user's is not to be asked 
 
 
 @dataclass(frozen=True)
-class Wish:
+class LaunchRequest:
     """Which client is to run, with which model, and what it is to tell the model."""
 
     settings: Settings
@@ -63,18 +63,18 @@ class Launch:
         yield shlex.join(self.command)
 
 
-def planned(wish: Wish, port: int, key: str, folder: Path) -> Launch:
+def planned(asked: LaunchRequest, port: int, key: str, folder: Path) -> Launch:
     """Return the launch of a client at the server on this port, with the user's arguments behind ours."""
     root = f"http://{HOST}:{port}"
     plain = {
         "root": root,
         "url": f"{root}/v1",
         "key": key,
-        "model": wish.settings.model,
-        "small": wish.settings.model_of("background"),
+        "model": asked.settings.model,
+        "small": asked.settings.model_of("background"),
         "folder": str(folder),
-        "window": str(wish.place.window_tokens),
-        "output": str(wish.place.output_tokens),
+        "window": str(asked.place.window_tokens),
+        "output": str(asked.place.output_tokens),
     }
     escaped = {name: json.dumps(value)[1:-1] for name, value in plain.items()}
 
@@ -82,9 +82,9 @@ def planned(wish: Wish, port: int, key: str, folder: Path) -> Launch:
         """Texts with double quotes are JSON, TOML or YAML, where such a text is escaped alike."""
         return Template(text).substitute(escaped if '"' in text else plain)
 
-    client = wish.client
+    client = asked.client
     return Launch(
-        command=[wish.program, *map(fill, (*client.arguments, *wish.prompt.arguments)), *wish.given],
+        command=[asked.program, *map(fill, (*client.arguments, *asked.prompt.arguments)), *asked.given],
         variables={name: fill(value) for name, value in client.variables.items()},
         removed=client.removed,
         files={folder / name: fill(text) for name, text in client.files.items()},
