@@ -21,7 +21,8 @@ _U32, _F16, _F32 = 4, 1, 0  # types of GGUF's and of ggml's
 
 _EXPERTS = {
     **{"expert_feed_forward_length": FEED, "expert_shared_feed_forward_length": FEED},
-    **{"expert_count": 4, "expert_used_count": 2, "expert_shared_count": 1},
+    # All are used: which ones a router chooses can turn at a rounding, and then every logit is another.
+    **{"expert_count": 4, "expert_used_count": 4, "expert_shared_count": 1},
     **{"expert_gating_func": 2, "expert_weights_scale": 1.0},
 }
 _GATED = {"ssm.inner_size": 256, **_EXPERTS}  # gated delta nets

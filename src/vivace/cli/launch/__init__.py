@@ -1,1 +1,1 @@
-"""`vivace launch`: other coding clients (Claude Code, Codex …) on our server, with a private configuration."""
+"""`vivace launch`: other coding clients (Claude Code, Codex …) on our server, configured privately."""
