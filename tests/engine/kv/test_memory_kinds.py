@@ -209,6 +209,25 @@ def test_at_most_one_interval_is_read_twice(architecture: str, models: Path, tmp
     desk.engine.close()
 
 
+@pytest.mark.parametrize("architecture", ["qwen35", "mamba2"])
+@pytest.mark.parametrize("has_disk", [False, True])
+def test_a_named_beginning_is_read_once(
+    architecture: str, models: Path, tmp_path: Path, *, has_disk: bool
+) -> None:
+    """The second conversation with the same instructions reads only its own words."""
+    desk, _ = fresh_desk(architecture, models, tmp_path)
+    if not has_disk:
+        desk = Desk(_runner(architecture, models, "engine"), None)
+    beginning = some_log(300, 41)
+    for name, own in (("a", some_log(90, 42)), ("b", some_log(90, 43))):
+        log = beginning + own
+        desk.run(Open(name, []), Generate(name, name, log, max_tokens=6, kept_tokens=len(beginning)))
+        said = desk.tokens(name)
+        assert_best(plain_rows(architecture, models, log + said[:-1], len(said)), said)
+    assert desk.finished("b").waterfall.new_tokens == 90
+    desk.engine.close()
+
+
 @pytest.mark.parametrize("architecture", NOT_EXACT)
 def test_checkpoints_come_back_after_a_restart(architecture: str, models: Path, tmp_path: Path) -> None:
     """A parked conversation goes on at its end, or near any place; another uses its beginning."""

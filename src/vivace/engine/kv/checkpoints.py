@@ -73,7 +73,7 @@ class Checkpoints:
             return
         if fed >= MIN_TIMED_TOKENS:
             self._token_s = _smooth(self._token_s, spent_s / fed)
-        if session.kv >= session.next_interval() or session.kv == session.mark:
+        if session.kv >= session.next_interval() or session.kv in (session.mark, session.kept_tokens):
             self.take(session)
 
     def take(self, session: Session) -> None:
