@@ -22,24 +22,30 @@ def module_command(module: str, *arguments: str) -> list[str]:
     return python_command("-m", module, *arguments)
 
 
-def detach() -> Callable[[], None]:
-    """Go on in a fork of this process, which must have one thread. Return what lets the first one end.
+def detach() -> Callable[[int], None]:
+    """Go on in a process that descends from nobody. Call it while there is one thread.
 
-    Some clients end a program with all that descends from it. The fork descends from that only until the
-    first process ends: when it is told, with exit code 0; or with the fork, and as that did.
+    Some clients end a program with all that ever descended from it. The process that was started only waits,
+    to end with the code that the returned function is first called with, or with 1 if the other is killed.
     """
     reading, writing = os.pipe()
-    if fork := os.fork():
+    if between := os.fork():
         os.close(writing)
-        if os.read(reading, 1):
-            os._exit(0)
-        code = os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1])
-        os._exit(code if code >= 0 else 128 - code)
+        os.waitpid(between, 0)
+        told = os.read(reading, 1)
+        os._exit(told[0] if told else 1)
     os.close(reading)
+    if os.fork():
+        os._exit(0)
+    is_told = False
 
-    def tell() -> None:
+    def tell(code: int) -> None:
+        nonlocal is_told
+        if is_told:
+            return
+        is_told = True
         with contextlib.suppress(BrokenPipeError):  # it was killed
-            os.write(writing, b".")
+            os.write(writing, bytes([code]))
         os.close(writing)
 
     return tell

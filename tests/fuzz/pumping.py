@@ -21,7 +21,8 @@ import vivace
 sre_parse: Any = importlib.import_module("re._parser")
 
 SIZE = 24_000  # characters: quadratic work takes a second, linear work a millisecond
-SLOW_S = 0.06
+SLOW_S, MUCH_S = 0.06, 0.3
+MOST_TIMES = 3.0  # as long as a search of half of the text: quadratic work takes four times as long
 END_S = 1.0  # a search that takes longer is ended: the engine of `re` hears signals
 SKIPPED = ("vivace.engine.runners", "vivace.cluster", "vivace.training", "vivace.bench", "vivace.eval")
 BOUNDED = {  # expressions that are only shown a short text
@@ -126,6 +127,13 @@ def seconds(pattern: Pattern, use: Callable[[Any], object], text: str) -> float:
     return best
 
 
+def is_slow(pattern: Pattern, use: Callable[[Any], object], text: str, took_s: float) -> bool:
+    """Return whether a search takes long: on a slow machine linear work takes a little long, too."""
+    if took_s <= SLOW_S:
+        return False
+    return took_s > MUCH_S or took_s > MOST_TIMES * seconds(pattern, use, text[: len(text) // 2])
+
+
 def _end(*_: object) -> None:
     raise TimeoutError
 
@@ -139,7 +147,7 @@ def main(seed: int, count: int) -> None:
         print("looks", name, flush=True)
         use = method_of(name, pattern)
         for text in inputs(pattern, randomness, count):
-            if (took := seconds(pattern, use, text)) > SLOW_S:
+            if is_slow(pattern, use, text, took := seconds(pattern, use, text)):
                 print("slow", name, f"{took:.2f}", ascii(text[:60]), ascii(text[-20:]), flush=True)
                 break
 

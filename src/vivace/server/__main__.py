@@ -2,13 +2,14 @@
 
     python -m vivace.server [--detached] < settings.json
 
-The first line of the standard input is the settings. Detached, it serves in a fork, and the process that was
-started ends when that accepts connections. Finding another server of this user in place is no failure: it
-leaves quietly, and the client that started it uses the other one.
+The first line of the standard input is the settings. Detached, it serves in a process that descends from
+nobody, and the one that was started ends when that accepts connections. Finding another server of this user
+in place is no failure: it leaves quietly, and the client that started it uses the other one.
 """
 
 import os
 import sys
+from collections.abc import Callable
 
 from vivace.child_python import detach, exit_at_once
 from vivace.config import settings_of_parent
@@ -20,9 +21,19 @@ DETACHED = "--detached"
 
 def main() -> int:
     given = sys.stdin.buffer.readline()
-    starter, on_started = 0, lambda: None
-    if sys.argv[1:] == [DETACHED]:
-        starter, on_started = os.getpid(), detach()
+    if sys.argv[1:] != [DETACHED]:
+        return serve(given, 0, lambda: None)
+    starter, tell = os.getpid(), detach()
+    code = FAILED
+    try:
+        code = serve(given, starter, lambda: tell(DONE))
+    finally:
+        tell(code)
+    return code
+
+
+def serve(given: bytes, starter: int, on_started: Callable[[], None]) -> int:
+    """Serve until the end. Return the exit code."""
     try:
         settings = settings_of_parent(given)
         instance = acquire_instance(settings, starter)

@@ -124,7 +124,7 @@ async def test_diff_shows_the_last_changes(open_screen: Open, folder: Path) -> N
         await screen.ready()
         await screen.say("/diff")
         await screen.sees("Nothing was changed in this conversation.")
-        await screen.say("change @task.py:show")
+        await screen.say("change the comment of @task.py:show")
         await screen.decides()
         await screen.press("y")
         await screen.sees("written, not run")

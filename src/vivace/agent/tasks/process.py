@@ -20,7 +20,7 @@ def main() -> int:
     os.set_inheritable(lock, False)
     let_starter_go = detach()
     write_holder(lock)
-    let_starter_go()
+    let_starter_go(0)
     from vivace.agent.tasks.running import run  # after the fork: nobody waits for half a second of imports
 
     try:

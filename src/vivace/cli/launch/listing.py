@@ -12,7 +12,7 @@ from vivace.cli.launch.clients import CLIENTS, Client
 from vivace.programs import find_program
 
 ASK_S = 20.0
-VERSION = re.compile(r"\d+(\.\d+)+")
+VERSION = re.compile(r"(?<!\d)\d++(?:\.\d+)+")
 
 
 def listed() -> Iterator[str]:

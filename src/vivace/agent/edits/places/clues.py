@@ -16,9 +16,11 @@ STRING_WEIGHT = 0.6  # of what stands in quotes in code: mostly data of an examp
 OPTION_WEIGHT = 3.0
 MAX_COUNT = 2  # a word that comes often says little more than one that comes twice
 
-_BLOCK = re.compile(r"(?P<fence>`{3,}|~{3,})[^\n]*\n(?P<body>.*?)(?:\n[ \t]*(?P=fence)|\Z)", re.S)
-_SPAN = re.compile(r"(?P<ticks>`{1,2})(?P<body>[^\n]+?)(?<!`)(?P=ticks)(?!`)")
-_QUOTED = re.compile(r"\"([^\"\n]{3,200})\"|(?<!\w)'([^'\n]{3,200})'(?!\w)|“([^”\n]{3,200})”")
+_BLOCK = re.compile(
+    r"^[ \t]*+(?P<fence>`{3,}+|~{3,}+)[^\n]*+\n(?P<body>.*?)(?:\n[ \t]*+(?P=fence)|\Z)", re.S | re.M
+)
+_SPAN = re.compile(r"(?<!`)(?P<ticks>`{1,2}+)(?P<body>[^`\n]++)(?P=ticks)(?!`)")
+_QUOTED = re.compile(r"\"([^\"\n]{3,200})\"|(?<!\w)'([^'\n]{3,200})'(?!\w)|“([^“”\n]{3,200})”")
 _OPTION = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
 _DOTTED = re.compile(r"[^\W\d]\w*(?:(?:\.|::|#)[^\W\d]\w*)*")
 _NAME_LIKE = re.compile(r"\w*_\w+|[a-z]+[A-Z]\w*|[A-Z][a-z]+[A-Z]\w*")
@@ -37,7 +39,8 @@ _SPECIAL = {  # what people call the special methods of Python
 }
 _PYTHON_FRAME = re.compile(r"File \"([^\"\n]+)\", line (\d+)(?:, in ([\w.<>]+))?")
 _OTHER_FRAME = re.compile(r"\bat (?:([\w.<>$]+) \()?([^\s()]+\.\w{1,4}):(\d+)(?::\d+)?\)?")
-_FILE = re.compile(r"(?<![\w@])(?:[\w.-]+/)*[\w-][\w.-]*\.[A-Za-z][A-Za-z+]{0,4}\b")
+_PATH = re.compile(r"(?<![\w@./+-])[\w./+-]++")
+_ENDING = re.compile(r"[\w-]\.[A-Za-z][A-Za-z+]{0,4}\Z")
 _NOT_CODE = r"(?:unit |regression |failing |the |new |more |existing |our |its )*"
 _ASKED_BESIDE = re.compile(
     r"\b(?:add|write|create|extend|update|fix|repair|change|edit|rename|remove|delete|move|make|correct|improve"
@@ -99,9 +102,17 @@ def read_clues(text: str) -> Clues:
         names=names,
         phrases=phrases,
         frames=frames,
-        files=tuple(dict.fromkeys(_FILE.findall(text))),
+        files=tuple(dict.fromkeys(_files(text))),
         asks_for_beside=_ASKED_BESIDE.search(prose) is not None,
     )
+
+
+def _files(text: str) -> Iterator[str]:
+    """Yield what looks like the name of a file, with or without its folders."""
+    for found in _PATH.findall(text):
+        name = found.lstrip("/").rstrip("./-")
+        if _ENDING.search(name):
+            yield name
 
 
 def is_beside(path: str) -> bool:

@@ -16,8 +16,8 @@ from vivace.agent.edits.find.units import Unit
 from vivace.agent.edits.places.splitting import word_counts
 
 MAX_FILES = 512  # whose words are kept
-_CALL = re.compile(r"([^\W\d]\w*)\(")
-_DOC = re.compile(r"\"\"\"(.*?)\"\"\"|'''(.*?)'''|/\*\*(.*?)\*/", re.S)
+_CALL = re.compile(r"(?<!\w)([^\W\d]\w*+)\(")
+_DOC = re.compile(r"\"\"\"(.*?)(?:\"\"\"|\Z)|'''(.*?)(?:'''|\Z)|/\*\*(.*?)(?:\*/|\Z)", re.S)
 _COMMENT = re.compile(r"(?m)(?:^|\s)(?:#|//)(.*)$")
 _STRING = re.compile(r"\"([^\"\n]*)\"|'([^'\n]*)'|`([^`]*)`")
 
