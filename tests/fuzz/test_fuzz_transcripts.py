@@ -129,6 +129,12 @@ def test_nothing_legible_is_told_as_well(tmp_path: Path) -> None:
     assert "damaged" in turn.error
 
 
+def test_a_line_that_was_cut_where_it_looks_like_a_seal_has_none() -> None:
+    """Found by the fuzzer: an empty string behind a short name, cut in the digits of the checksum."""
+    line = sealed(msgspec.json.encode({"0": 0, "0\x80": ""}))
+    assert [seal_of(line[:end]) for end in range(1, len(line) - 1)] == ["none"] * (len(line) - 2)
+
+
 @given(st.dictionaries(st.text(min_size=1), st.text() | st.integers(0, 9), min_size=1), st.data())
 def test_one_flipped_bit_breaks_the_checksum(fields: dict[str, object], data: st.DataObject) -> None:
     """A line with its checksum is whole; with one bit changed it is not, and without its end it has none."""

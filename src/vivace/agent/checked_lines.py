@@ -9,7 +9,8 @@ from typing import Literal
 from zlib import crc32
 
 _FIELD = b',"crc":"'
-_END = 8 + len(b'"}\n')  # bytes of the digits and what follows them
+_LAST = b'"}\n'
+_END = 8 + len(_LAST)  # bytes of the digits and what follows them
 _SIZE = len(_FIELD) + _END
 
 Seal = Literal["whole", "none", "broken"]
@@ -18,20 +19,21 @@ Seal = Literal["whole", "none", "broken"]
 def sealed(line: bytes) -> bytes:
     """Return an object of JSON, which has a field at least, as a line with its checksum."""
     begun = line[:-1] + _FIELD
-    return b'%b%08x"}\n' % (begun, crc32(begun))
+    return b"%b%08x%b" % (begun, crc32(begun), _LAST)
 
 
 def is_whole(line: bytes) -> bool:
     """Return whether the line ends with its own checksum."""
-    return line[-_END:] == b'%08x"}\n' % crc32(line[:-_END])
+    return line[-_END:] == b"%08x%b" % (crc32(line[:-_END]), _LAST)
 
 
 def seal_of(line: bytes) -> Seal:
     """Return whether the line has its checksum, has none, or has one that is not its own."""
     if is_whole(line):
         return "whole"
-    same = sum(a == b for a, b in zip(line[-_SIZE:-_END], _FIELD, strict=False))
-    return "broken" if same >= len(_FIELD) - 3 else "none"  # three letters may have changed, too
+    around = line[-_SIZE:-_END] + line[-len(_LAST) :]  # without the checksum itself
+    same = sum(a == b for a, b in zip(around, _FIELD + _LAST, strict=False))
+    return "broken" if same >= len(_FIELD + _LAST) - 3 else "none"  # three letters may have changed, too
 
 
 def last_newline(data: bytes) -> tuple[int, bool]:
