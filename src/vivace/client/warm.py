@@ -138,7 +138,7 @@ def _usable(settings: Settings, progress: Progress, starter: int = -1) -> Server
 def _spawn(settings: Settings) -> "subprocess.Popen[bytes]":
     """Start a server that outlives us: its own session, no terminal, output to the log.
 
-    What is returned ends when the server is ready, so that nobody finds it among our descendants.
+    The server descends from nobody; what is returned ends when it is ready.
     """
     with _open_log(settings) as output:
         child = subprocess.Popen(

@@ -42,7 +42,7 @@ class Instance:
 def acquire_instance(settings: Settings, starter: int = 0) -> Instance | None:
     """Acquire the right to be this user's server. Return None if another process has it.
 
-    `starter`: the pid of the process that this one was forked from.
+    `starter`: the pid of the process that was started to start this one.
     """
     try:
         settings.run_dir.mkdir(parents=True, exist_ok=True, mode=0o700)

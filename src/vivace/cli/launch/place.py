@@ -16,7 +16,7 @@ GPU_TOKENS_PER_SECOND = 3000.0
 GPU_WINDOW_TOKENS = 65_536  # where it depends on the memory that is free when the model is loaded
 UPSTREAM_WINDOW_TOKENS = 131_072
 ROOM = 2  # a prompt may take a half of the window
-OUTPUT_SHARE, OUTPUT_TOKENS = 4, 8192  # of an answer: this part of the window, or so many
+OUTPUT_SHARE, OUTPUT_TOKENS = 4, 8192  # the longest answer: a share of the window, or this
 
 
 @dataclass(frozen=True)

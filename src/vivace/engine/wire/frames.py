@@ -48,7 +48,7 @@ class Append(Frame):
     tokens: list[int] = []
     tier: Tier = "realtime"
     is_provisional: bool = False
-    kept_tokens: int = 0  # the KV of so many of the log's first tokens is kept on disk for other sessions
+    kept_tokens: int = 0  # of the log, from its start: their KV is kept on disk for other sessions
 
 
 class Sampling(msgspec.Struct, frozen=True):
