@@ -71,7 +71,9 @@ def commands() -> str:
     root = click.Context(app, info_name="vivace")
     add(app, root)
     for name in app.list_commands(root):
-        add(app.commands[name], click.Context(app.commands[name], info_name=name, parent=root))
+        command = app.get_command(root, name)
+        assert command is not None
+        add(command, click.Context(command, info_name=name, parent=root))
     return "\n\n".join(parts)
 
 

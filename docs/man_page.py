@@ -41,7 +41,9 @@ def man_page(app: click.Group) -> str:
     lines += [".SH SYNOPSIS", *_usage(app, root), ".SH DESCRIPTION"]
     lines += [*_paragraphs(_help(app)), *_options(app, root), ".SH COMMANDS"]
     for name in app.list_commands(root):
-        lines += _command(app.commands[name], click.Context(app.commands[name], info_name=name, parent=root))
+        command = app.get_command(root, name)
+        assert command is not None
+        lines += _command(command, click.Context(command, info_name=name, parent=root))
     for title, entries in (("FILES", FILES), ("ENVIRONMENT", ENVIRONMENT), ("EXIT STATUS", EXIT_STATUS)):
         lines.append(f".SH {title}")
         for name, meaning in entries.items():

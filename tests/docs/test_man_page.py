@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import tomllib
 
+import click
 import pytest
 
 from tests import REPOSITORY
@@ -17,7 +18,10 @@ REQUESTS = {".TH", ".SH", ".SS", ".TP", ".PP", ".B", ".I"}
 def test_every_command_is_in_it() -> None:
     """Each command and each of its options has an entry."""
     text = PAGE.read_text("utf-8").replace("\\-", "-")
-    for name, command in app.commands.items():
+    root = click.Context(app)
+    for name in app.list_commands(root):
+        command = app.get_command(root, name)
+        assert command is not None
         assert f".SS vivace {name}\n" in text
         for option in [each for each in command.params if each.param_type_name == "option"]:
             assert option.opts[0] in text

@@ -16,10 +16,11 @@ from vivace.models.store import is_present
 
 
 def test_help_does_not_import_the_engine() -> None:
-    """`vivace --help` loads neither llama.cpp nor numpy nor the server."""
+    """`vivace --help` loads neither llama.cpp nor numpy nor the server, and no command."""
     code = "import sys; from vivace.cli.main import main; sys.argv=['vivace','--help']; main();"
     code += (
-        "print([m for m in ('llama_cpp','numpy','starlette','tree_sitter','asyncio') if m in sys.modules])"
+        "heavy = ('llama_cpp', 'numpy', 'starlette', 'tree_sitter', 'asyncio', 'vivace.cli.edits');"
+        "print([name for name in heavy if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
