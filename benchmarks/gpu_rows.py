@@ -26,7 +26,7 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 
 from gpu_attempt import attempt
 from gpu_row_bench import COMPARED, CUTS, FIRST, Bench, sampling_of
-from vivace.engine.runners.cuda.decode.launches import Launch
+from vivace.engine.runners.cuda.decode.launch import Launch
 from vivace.engine.runners.cuda.decode.plan import BATCH_ROWS
 from vivace.engine.runners.cuda.rows import launches, product
 from vivace.engine.runners.cuda.rows.launches import WideProduct

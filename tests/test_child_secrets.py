@@ -150,7 +150,7 @@ async def test_no_key_can_be_seen_from_outside(
         warm.stop_server(full_settings, is_hurried=True)
         warm.ensure_server(full_settings)  # a second start has them, too
     assert sightings.leaks == set()
-    wanted = ["vivace.server", "engine.loop.worker", r"vivace\.web", "agent.tasks.process", "misbehaving"]
+    wanted = ["vivace.server", "testing.worker", r"vivace\.web", "agent.tasks.process", "misbehaving"]
     wanted += ["grammar", "tuning.children"] + (["bwrap"] if can_sandbox() else [])
     assert [each for each in wanted if not sightings.saw(each)] == []
     assert {"misbehaving" in each for each in sightings.given_to} == {True}

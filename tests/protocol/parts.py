@@ -9,6 +9,7 @@ import msgspec
 from vivace.errors import VivaceError
 from vivace.protocol.connection.actions import Action, Cancel, Close, Forget, Send, Start
 from vivace.protocol.connection.machine import Connection
+from vivace.protocol.connection.messages import parse_message
 from vivace.protocol.shapes.events import AnyEvent, Usage, Waterfall
 from vivace.protocol.shapes.outcomes import Broken, CallBegun, CallDelta, CallDone, Ended, Outcome
 from vivace.protocol.shapes.refusal import ErrorFrame, Refusal
@@ -59,7 +60,7 @@ class Talk:
         self.machine = Connection(lambda: f"resp_{next(responses)}", lambda: f"steer_{next(steers)}")
 
     def say(self, text: str) -> list[Action]:
-        return self.machine.receive(text)
+        return self.machine.handle(parse_message(text))
 
     def begin(self, text: str) -> str:
         """A create that starts at once, and has begun."""

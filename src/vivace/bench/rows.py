@@ -14,7 +14,6 @@ from pathlib import Path
 
 import msgspec
 
-import vivace
 from vivace.agent.edits.apply.source import source_from_bytes
 from vivace.agent.edits.find.languages import language_for
 from vivace.agent.edits.find.outline import list_units
@@ -59,15 +58,13 @@ class EditCase:
 
 
 def read_rows(folder: Path | None) -> RowSet:
-    """Return the rows of `folder`, of the folder beside the repository, or those that ship."""
-    wanted = folder or Path(vivace.__file__).parents[3] / "shared" / "evals"
-    file = wanted / ROWS_FILE
-    if file.is_file():
+    """Return the rows of `folder`, or those that ship."""
+    if folder and (file := folder / ROWS_FILE).is_file():
         rows = _decode(file, file.read_bytes())
         return RowSet(rows, f"{len(rows)} real commits ({file.name})")
     shipped = files("vivace.bench") / SHIPPED_FILE
     rows = _decode(Path(SHIPPED_FILE), shipped.read_bytes())
-    missing = f"there is no {file}" if folder else "no --data folder was given"
+    missing = f"there is no {folder / ROWS_FILE}" if folder else "no --data folder was given"
     return RowSet(rows, f"{len(rows)} edits that ship with Vivace, written by us ({missing})")
 
 

@@ -8,7 +8,7 @@ paint: it brings the agent and the client. Does not own the conversation's own r
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.message.intent import background_part
@@ -27,9 +27,6 @@ from vivace.tui.background import BackgroundTasks, short_id
 from vivace.tui.presenting.presenter import ScreenPresenter
 from vivace.tui.status import Status, short_model
 from vivace.tui.transcript.blocks import Note, Said
-
-if TYPE_CHECKING:
-    pass
 
 NAME = "terminal"  # as other faces call this one
 TYPED_S = 0.06  # a draft is read this long after a key: several keys are read together

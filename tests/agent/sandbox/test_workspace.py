@@ -13,7 +13,6 @@ from tests.sandboxes import needs_sandbox
 from vivace.agent.permissions.paths import PROTECTED
 from vivace.agent.sandbox.plain import run_plainly
 from vivace.agent.sandbox.run import Limits, Outcome, run_sandboxed
-from vivace.agent.sandbox.seatbelt import seatbelt_command, seatbelt_profile
 from vivace.agent.sandbox.workspace import STUB_TIME_NS, Workspace
 from vivace.errors import SandboxUnavailable
 
@@ -237,31 +236,3 @@ class TestWithoutWalls:
         outcome = await run_plainly([sys.executable, "-c", leaves], root, Limits(seconds=1))
         assert outcome.stopped_by == "time"
         assert time.monotonic() - began_s < 15
-
-
-class TestSeatbelt:
-    def test_the_profile_denies_first_and_protects_last(self, root: Path, tmp_path: Path) -> None:
-        """The last rule that matches counts on macOS: what is protected is denied after all else."""
-        profile = seatbelt_profile(Workspace(root, is_writable=True), tmp_path / "private")
-        lines = profile.splitlines()
-        assert lines[:3] == ["(version 1)", "(deny default)", "(deny network*)"]
-        assert f'(allow file-write*\n  (subpath "{root}"))' in profile
-        denied = profile[profile.rindex("(deny file-write*") :]
-        assert r"[gG][iI][tT](/|$)" in denied
-        assert "(allow" not in denied
-        assert profile.count("(") == profile.count(")")
-
-    def test_a_read_only_folder_is_not_in_a_rule_for_writing(self, root: Path, tmp_path: Path) -> None:
-        """Only the private folder can be written."""
-        profile = seatbelt_profile(Workspace(root, is_writable=False), tmp_path / "private")
-        writing = profile[profile.index("allow file-write*\n") :]
-        assert str(root) not in writing
-
-    def test_a_folder_with_quotes_cannot_end_the_text(self, tmp_path: Path) -> None:
-        """Its name stays a name."""
-        root = tmp_path / 'a") (allow default) ("b'
-        root.mkdir()
-        profile = seatbelt_profile(Workspace(root, is_writable=True), tmp_path / "private")
-        assert "\n(allow default)" not in profile
-        assert r"a\") (allow default) (\"b" in profile
-        assert seatbelt_command(profile, ["ls"])[-2:] == ["--", "ls"]

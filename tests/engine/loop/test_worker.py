@@ -40,7 +40,8 @@ class EngineProcess:
             {"model": model, "path": path, "context_tokens": 2048, "threads": 1, "allow_scripted": True}
             | wishes
         )
-        command = module_command("vivace.engine.loop.worker", str(theirs.fileno()), job)
+        worker = "vivace.testing.worker" if model.startswith("scripted:") else "vivace.engine.loop.worker"
+        command = module_command(worker, str(theirs.fileno()), job)
         self.process = subprocess.Popen(
             command, pass_fds=[theirs.fileno()], stderr=subprocess.PIPE, text=True
         )

@@ -34,7 +34,7 @@ from vivace.engine.wire.frames import (
     pack,
     server_unpacker,
 )
-from vivace.engine.wire.job import Job
+from vivace.engine.wire.job import Job, worker_module
 from vivace.errors import ServerGone
 
 READ_BYTES = 1 << 16
@@ -155,7 +155,7 @@ class EngineProcess(EngineClient):
         self._link, theirs = socket.socketpair()
         self._unpacker = server_unpacker()
         self._child = Child(
-            "vivace.engine.loop.worker",
+            worker_module(job),
             str(theirs.fileno()),
             msgspec.json.encode(job).decode(),
             pass_fds=[theirs.fileno()],

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, MutableMapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn, Protocol
 
 import msgspec
 
@@ -22,7 +22,7 @@ from vivace.engine.wire.device import parse_device
 from vivace.engine.wire.job import Job
 from vivace.errors import StartError
 from vivace.models.folder import ELSEWHERE
-from vivace.models.tokenizer import SCRIPTED, script_of
+from vivace.models.tokenizer import SCRIPTED
 
 VISIBLE, ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
 
@@ -34,19 +34,11 @@ class Opened(NamedTuple):
     gpu_devices: Sequence[str] = ()  # GPUs that could run the same, this one first
 
 
+class OpenJob(Protocol):
+    def __call__(self, job: Job, *, tell: TellRead) -> Opened: ...
+
+
 Restart = Callable[[str, list[str]], NoReturn]  # the process, with one GPU; and all that could be used
-
-
-def is_scripted(job: Job) -> bool:
-    """Return whether the job's model is a script; raise if it may not be one."""
-    if not job.model.startswith(SCRIPTED):
-        return False
-    if not job.allow_scripted:
-        raise StartError(
-            f"{job.model} is a script, and this engine may not play one.",
-            "Scripted models are for tests: set allow_scripted to use one.",
-        )
-    return True
 
 
 def with_one_gpu(job: Job, environ: MutableMapping[str, str]) -> Job:
@@ -82,12 +74,11 @@ def open_runner(
     tell: TellRead = lambda _read, _total: None,
 ) -> Opened:
     """Load the job's runner. Raise `StartError` if nothing that the job allows can run it."""
-    if is_scripted(job):
-        from vivace.testing.scripted import Script, ScriptedRunner
-        from vivace.testing.scripted_rows import ScriptedRowsRunner
-
-        script = msgspec.convert(script_of(job.model), Script)
-        return Opened((ScriptedRowsRunner if script.rows else ScriptedRunner)(script, tell))
+    if job.model.startswith(SCRIPTED):
+        raise StartError(
+            f"{job.model} is a script, and this engine may not play one.",
+            "Scripted models are for tests: set allow_scripted to use one.",
+        )
     wish = parse_device(job.device)
     machine = Machine() if wish.kind == "cpu" else (detect or _detect(job))()
     if Path(job.path).is_dir():

@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -22,7 +23,7 @@ from vivace.engine.kv.parked_cache import ParkedCache
 from vivace.engine.loop.engine import Engine
 from vivace.engine.loop.link import Link
 from vivace.engine.loop.loading import loading_heartbeat
-from vivace.engine.loop.opening import is_scripted, open_runner, with_one_gpu
+from vivace.engine.loop.opening import OpenJob, open_runner, with_one_gpu
 from vivace.engine.loop.warmup import row_costs, start_costs
 from vivace.engine.runners.base import HostMemoryRunner, Runner
 from vivace.engine.speculation.costs import StepCosts
@@ -30,7 +31,8 @@ from vivace.engine.tuning.cpu import SPIN_COUNT
 from vivace.engine.wire.frames import Ready
 from vivace.engine.wire.job import Job
 from vivace.errors import COULD_NOT_START, VivaceError
-from vivace.models.tokenizer import script_of
+
+Work = Callable[[socket.socket, Job], None]
 
 
 def step_costs(job: Job, runner: Runner) -> StepCosts:
@@ -56,11 +58,12 @@ def make_parked_cache(job: Job, runner: Runner) -> ParkedCache | None:
         return None
 
 
-def run(link: Link, job: Job) -> None:
+def run(connected: socket.socket, job: Job, open_job: OpenJob = open_runner) -> None:
     """Load the model, say `Ready`, then serve until the other side closes."""
+    link = Link(connected)
     begun = time.perf_counter()
     with loading_heartbeat(link.send) as tell:
-        opened = open_runner(job, tell=tell)
+        opened = open_job(job, tell=tell)
         runner = opened.runner
         engine = Engine(
             runner,
@@ -105,25 +108,15 @@ def serve(engine: Engine, link: Link) -> None:
     engine.close()
 
 
-def play_script(link: socket.socket, job: Job) -> bool:
-    """Play the job's script without an engine, if it asks for that. Return whether it did."""
-    if not is_scripted(job) or not script_of(job.model).get("is_engineless"):
-        return False
-    from vivace.testing.player import Player
-
-    Player(link, job.model).play()
-    return True
-
-
-def main() -> int:
+def main(work: Work = run) -> int:
+    """Do the job of the command line. `work` is what a process for scripts does instead."""
     fd, text = int(sys.argv[1]), sys.argv[2]
     os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)  # read when llama.cpp's threads are first loaded
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's: it closes the socket when done
     link = socket.socket(fileno=fd)
     try:
         job = with_one_gpu(msgspec.json.decode(text, type=Job), os.environ)
-        if not play_script(link, job):
-            run(Link(link), job)
+        work(link, job)
     except VivaceError as error:
         print(f"{error.message} {error.hint}", file=sys.stderr)
         return COULD_NOT_START

@@ -15,6 +15,7 @@ from vivace.engine.tuning.profile import weights_for
 from vivace.engine.wire.device import parse_device
 from vivace.engine.wire.frames import Ready
 from vivace.models.store import shards_of
+from vivace.models.tokenizer import SCRIPTED
 
 MEMORY_SHARE = 0.6  # of the machine's memory that all loaded models may take, unless the settings say
 KV_MEMORY_SHARE = 1 / 8  # of the free memory, for parked KV of a GPU, unless the settings say
@@ -49,6 +50,12 @@ class Job(msgspec.Struct, frozen=True):
     allow_scripted: bool = False  # the model may be a script
     gpu_prefill: str = ""  # "bf16" or "fp8"; empty: what goes with the weights
     gpu_context_tokens: int = 0  # KV cells on the GPU; 0: what half of its free memory holds
+
+
+def worker_module(job: Job) -> str:
+    """Return the module that the engine's process runs."""
+    is_scripted = job.allow_scripted and job.model.startswith(SCRIPTED)
+    return "vivace.testing.worker" if is_scripted else "vivace.engine.loop.worker"
 
 
 def engine_jobs(settings: Settings, first: Job, ready: Ready) -> list[Job]:

@@ -18,7 +18,7 @@ from vivace.protocol.connection.ending import EXPIRED, LEAVING, Ending
 from vivace.protocol.connection.interruption import Interruption
 from vivace.protocol.connection.kept_responses import KeptResponses
 from vivace.protocol.connection.lanes import Lane, Lanes, RunningTurn, continues
-from vivace.protocol.connection.messages import Message, parse_message
+from vivace.protocol.connection.messages import Message
 from vivace.protocol.connection.steering import (
     NOT_ACTIVE,
     NOT_CREATED,
@@ -55,10 +55,6 @@ class Connection:
         self._is_over = False  # nothing is sent any more
 
     # ---- from the client --------------------------------------------------------------------------
-
-    def receive(self, text: str) -> list[Action]:
-        """Parse and handle a message."""
-        return self.handle(parse_message(text))
 
     def handle(self, message: Message) -> list[Action]:
         """Handle a message from the client."""

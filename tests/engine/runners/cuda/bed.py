@@ -8,6 +8,7 @@ import torch
 
 from tests.engine.runners.cuda.emulator import Emulator
 from vivace.engine.runners.cuda.decode import launches
+from vivace.engine.runners.cuda.decode.launch import Launch
 from vivace.engine.runners.cuda.decode.launches import Model
 from vivace.engine.runners.cuda.decode.plan import Plan
 from vivace.engine.runners.cuda.decode.tuning import near_tuning
@@ -61,7 +62,7 @@ class Bed:
         self.buffers = launches.make_buffers(self.plan, kv, PAGES, ring)
         self.buffers.pages.copy_(torch.randperm(PAGES).int())
         launcher = Module(self.plan) if self.device == "cuda" else Emulator(self.plan)
-        self.run_launch: Callable[[launches.Launch], None] = launcher.run
+        self.run_launch: Callable[[Launch], None] = launcher.run
 
     def poison(self) -> None:
         b = self.buffers

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from vivace.engine.runners.cuda.decode.launches import Launch, Tiles
+from vivace.engine.runners.cuda.decode.launch import Launch, Tiles
 from vivace.engine.runners.cuda.decode.plan import Plan
 from vivace.engine.runners.cuda.kernels.driver import kernels, source
 

@@ -13,6 +13,7 @@ from tests.engine.runners.cuda.bed import write_row
 from tests.engine.runners.cuda.plain_experts import PlainExperts
 from vivace.engine.output.sampler import _key, _noise
 from vivace.engine.runners.cuda.decode import launches
+from vivace.engine.runners.cuda.decode.launch import Launch
 from vivace.engine.runners.cuda.decode.plan import Plan
 from vivace.engine.runners.cuda.kv.pool import read_pages
 from vivace.engine.runners.cuda.model import reference
@@ -28,7 +29,7 @@ class PlainLauncher(PlainExperts):
         self._plan, self._shape = plan, plan.shape
         self._rows: dict[int, Tensor] = {}  # matrices in the model's own order, by where their tiles are
 
-    def run(self, launch: launches.Launch) -> None:
+    def run(self, launch: Launch) -> None:
         kernel: Callable[..., None] = getattr(self, f"_{launch.kernel}")
         kernel(*launch.arguments)
 

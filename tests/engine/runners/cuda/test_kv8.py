@@ -9,7 +9,7 @@ from hypothesis.strategies import floats, integers  # noqa: E402
 
 from tests.engine.runners.cuda.bed import Bed, distance  # noqa: E402
 from tests.engine.runners.cuda.emulator import COMPILER  # noqa: E402
-from vivace.engine.runners.cuda.decode.launches import Launch  # noqa: E402
+from vivace.engine.runners.cuda.decode.launch import Launch  # noqa: E402
 from vivace.engine.runners.cuda.decode.plan import Size  # noqa: E402
 from vivace.engine.runners.cuda.kv.pool import (  # noqa: E402
     ORDER,

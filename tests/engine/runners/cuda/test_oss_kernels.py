@@ -17,7 +17,7 @@ from tests.engine.runners.cuda.test_runner import some  # noqa: E402
 from vivace.engine.runners.base import SamplingSpec, Span  # noqa: E402
 from vivace.engine.runners.cuda.decode import tuning  # noqa: E402
 from vivace.engine.runners.cuda.decode.experts import share_experts  # noqa: E402
-from vivace.engine.runners.cuda.decode.launches import Launch  # noqa: E402
+from vivace.engine.runners.cuda.decode.launch import Launch  # noqa: E402
 from vivace.engine.runners.cuda.decode.plan import Size  # noqa: E402
 from vivace.engine.runners.cuda.kernels.driver import Module  # noqa: E402
 from vivace.engine.runners.cuda.model import reference  # noqa: E402

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: vivace extr
 from tests.engine.runners.cuda.bed import Bed, distance  # noqa: E402
 from tests.engine.runners.cuda.emulator import COMPILER, Emulator  # noqa: E402
 from vivace.engine.runners.base import Stopped  # noqa: E402
-from vivace.engine.runners.cuda.decode.launches import Launch  # noqa: E402
+from vivace.engine.runners.cuda.decode.launch import Launch  # noqa: E402
 from vivace.engine.runners.cuda.decode.plan import Size  # noqa: E402
 from vivace.engine.runners.cuda.kernels.driver import Module  # noqa: E402
 from vivace.engine.runners.cuda.model import reference  # noqa: E402

@@ -6,7 +6,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: vivace extr
 
 from tests.engine.runners.cuda.bed import distance  # noqa: E402
 from tests.engine.runners.cuda.emulator import COMPILER, Emulator  # noqa: E402
-from vivace.engine.runners.cuda.decode.launches import Launch  # noqa: E402
+from vivace.engine.runners.cuda.decode.launch import Launch  # noqa: E402
 from vivace.engine.runners.cuda.decode.plan import Plan, Size  # noqa: E402
 from vivace.engine.runners.cuda.kernels.driver import Module  # noqa: E402
 from vivace.engine.runners.cuda.model.shape import Shape  # noqa: E402

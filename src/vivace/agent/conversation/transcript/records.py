@@ -62,7 +62,6 @@ AnyRecord = (
     ConversationStarted
     | ConversationResumed
     | WasRenamed
-    | WasRenamed
     | ModelChosen
     | TurnBegun
     | Intent

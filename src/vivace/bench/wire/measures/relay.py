@@ -65,7 +65,7 @@ def main() -> None:
 
     ours, theirs = socket.socketpair()
     job = msgspec.json.encode(Job(sys.argv[1], "", context_tokens=4096, allow_scripted=True)).decode()
-    command = module_command("vivace.engine.loop.worker", str(theirs.fileno()), job)
+    command = module_command("vivace.testing.worker", str(theirs.fileno()), job)
     with subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL):
         theirs.close()
         uvloop.run(relay(ours))

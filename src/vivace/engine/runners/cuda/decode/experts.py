@@ -21,7 +21,7 @@ from vivace.engine.runners.cuda.decode.expert_groups import (
 from vivace.engine.runners.cuda.decode.plan import Plan, Size, tile_bytes
 
 if TYPE_CHECKING:
-    from vivace.engine.runners.cuda.decode.launches import Launch
+    from vivace.engine.runners.cuda.decode.launch import Launch
 
 EXPERT_KERNELS = ("router", "expert_gate_up", "expert_down")
 ROUTER_WARPS = 4  # of a block: an expert each; the kernel has the same number

@@ -16,6 +16,7 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 
 from vivace.engine.runners.base import SamplingSpec, WhileRunning
 from vivace.engine.runners.cuda.decode.clusters import MOST_PARTS
+from vivace.engine.runners.cuda.decode.launch import Launch
 from vivace.engine.runners.cuda.decode.launches import (
     ACTIVE,
     COUNT,
@@ -31,7 +32,6 @@ from vivace.engine.runners.cuda.decode.launches import (
     STOPS,
     TEMPERATURE,
     Buffers,
-    Launch,
     Model,
     embedding,
     ending_launches,

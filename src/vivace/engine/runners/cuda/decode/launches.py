@@ -7,13 +7,14 @@ emulator of the tests.
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import torch  # type: ignore[import-not-found,unused-ignore]
 
 from vivace.engine.runners.cuda.decode.expert_groups import GROUP_WORDS, LIST_WORDS, is_for_groups
 from vivace.engine.runners.cuda.decode.experts import expert_plan, expert_sizes
-from vivace.engine.runners.cuda.decode.plan import PARTS, STATS_WORDS, Plan, Size
+from vivace.engine.runners.cuda.decode.launch import Argument, Launch
+from vivace.engine.runners.cuda.decode.plan import PARTS, STATS_WORDS, Plan
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, Shape
 from vivace.engine.runners.cuda.weights.layout import Matrix
 
@@ -21,23 +22,6 @@ STATE_WORDS = 28  # `State` in kernels/common.cuh, padded
 POSITION, COUNT, ACTIVE, STEP, REMAINING, SEED, SEED_HIGH, TEMPERATURE, STOPS, STOP = range(10)
 MAX_STOPS = 16
 RING_WORDS = 4096
-
-
-class Tiles(NamedTuple):
-    """A tensor as kernels read it that bring tiles of it: some rows, 128 bytes of each."""
-
-    rows: torch.Tensor  # [..., columns]
-    at_once: int = 64
-
-
-Argument: TypeAlias = torch.Tensor | int | float | Tiles
-
-
-class Launch(NamedTuple):
-    kernel: str
-    size: Size
-    arguments: tuple[Argument, ...]
-    overlaps: bool = True  # may begin before the launch before it has ended
 
 
 class OssLayer(NamedTuple):

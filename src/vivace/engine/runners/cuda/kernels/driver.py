@@ -19,7 +19,7 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 
 from vivace.engine.runners.cuda.decode.expert_groups import GROUP_KERNELS, is_for_groups
 from vivace.engine.runners.cuda.decode.experts import EXPERT_KERNELS, expert_macros
-from vivace.engine.runners.cuda.decode.launches import Argument, Launch, Tiles
+from vivace.engine.runners.cuda.decode.launch import Argument, Launch, Tiles
 from vivace.engine.runners.cuda.decode.plan import Plan, Size
 from vivace.errors import StartError
 

@@ -17,14 +17,8 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 
 from vivace.engine.runners.base import ShouldStop, Stopped
 from vivace.engine.runners.cuda.decode.graphs import Launcher, Pool, capture_work
-from vivace.engine.runners.cuda.decode.launches import (
-    COUNT,
-    POSITION,
-    STATE_WORDS,
-    Argument,
-    Launch,
-    Model,
-)
+from vivace.engine.runners.cuda.decode.launch import Argument, Launch
+from vivace.engine.runners.cuda.decode.launches import COUNT, POSITION, STATE_WORDS, Model
 from vivace.engine.runners.cuda.decode.plan import Size, place_bytes
 from vivace.engine.runners.cuda.kernels.copies import Staged
 from vivace.engine.runners.cuda.kernels.driver import has_team_products

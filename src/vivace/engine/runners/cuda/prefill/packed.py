@@ -9,7 +9,8 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 
 from vivace.engine.runners.cuda.decode.down_cut import down_columns
 from vivace.engine.runners.cuda.decode.graphs import Launcher
-from vivace.engine.runners.cuda.decode.launches import Launch, Model
+from vivace.engine.runners.cuda.decode.launch import Launch
+from vivace.engine.runners.cuda.decode.launches import Model
 from vivace.engine.runners.cuda.decode.plan import Size
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM
 from vivace.engine.runners.cuda.prefill.chunks import Prefill

@@ -2,7 +2,8 @@
 
 import torch  # type: ignore[import-not-found,unused-ignore]
 
-from vivace.engine.runners.cuda.decode.launches import LOG2_E, Launch, Tiles
+from vivace.engine.runners.cuda.decode.launch import Launch, Tiles
+from vivace.engine.runners.cuda.decode.launches import LOG2_E
 from vivace.engine.runners.cuda.decode.plan import Size
 from vivace.engine.runners.cuda.model.shape import HEAD_DIM, PAGE_TOKENS, Shape
 

@@ -2,7 +2,7 @@
 
 import torch  # type: ignore[import-not-found,unused-ignore]
 
-from vivace.engine.runners.cuda.decode.launches import Launch, Tiles
+from vivace.engine.runners.cuda.decode.launch import Launch, Tiles
 from vivace.engine.runners.cuda.decode.plan import Size
 
 ROWS, COLUMNS = 128, 96  # of a tile: tokens, and columns of gate and of up

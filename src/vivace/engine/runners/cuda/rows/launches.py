@@ -13,9 +13,8 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 
 from vivace.engine.runners.cuda.decode.clusters import out_parts
 from vivace.engine.runners.cuda.decode.down_cut import down_columns
+from vivace.engine.runners.cuda.decode.launch import Argument, Launch
 from vivace.engine.runners.cuda.decode.launches import (
-    Argument,
-    Launch,
     Layer,
     Model,
     Routed,

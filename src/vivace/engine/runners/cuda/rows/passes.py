@@ -23,7 +23,8 @@ from vivace.engine.runners.cuda.decode.graphs import (
     Pool,
     capture_work,
 )
-from vivace.engine.runners.cuda.decode.launches import Launch, Model
+from vivace.engine.runners.cuda.decode.launch import Launch
+from vivace.engine.runners.cuda.decode.launches import Model
 from vivace.engine.runners.cuda.decode.plan import BATCH_ROWS, SHARED_BYTES, Plan
 from vivace.engine.runners.cuda.kernels.copies import Staged
 from vivace.engine.runners.cuda.kv.pool import bits_of

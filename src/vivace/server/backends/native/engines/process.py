@@ -26,7 +26,7 @@ from vivace.engine.wire.frames import (
     ToEngine,
     Tokens,
 )
-from vivace.engine.wire.job import PARK_S, Job
+from vivace.engine.wire.job import PARK_S, Job, worker_module
 from vivace.errors import StartError
 from vivace.server.backends.native.engines.transport import EngineTransport, SocketTransport
 
@@ -64,9 +64,7 @@ class EngineProcess:
         ours, theirs = socket.socketpair()
         try:
             self._process = await asyncio.create_subprocess_exec(
-                *module_command(
-                    "vivace.engine.loop.worker", str(theirs.fileno()), msgspec.json.encode(job).decode()
-                ),
+                *module_command(worker_module(job), str(theirs.fileno()), msgspec.json.encode(job).decode()),
                 pass_fds=[theirs.fileno()],
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
