@@ -69,6 +69,16 @@ def test_check_fast_runs_the_unit_tests(machine: FakeMachine) -> None:
     assert not machine.calls("models pull")
 
 
+def test_check_says_first_how_long_it_took_the_last_time(machine: FakeMachine) -> None:
+    """A whole run that passed is the measure of the next one."""
+    first = machine.start(script="check")
+    assert "min, and more where models" in first.stdout.splitlines()[0]
+    (took,) = machine.clone.glob(".venvs/*/check-all.seconds")
+    took.write_text("601\n")
+    second = machine.start(script="check")
+    assert second.stdout.splitlines()[0].endswith("then types: about 11 min: so it was the last time.")
+
+
 def test_check_goes_on_after_a_failure_and_fails(machine: FakeMachine) -> None:
     """One failing part does not hide the others, and the whole fails."""
     machine.start(script="check")
