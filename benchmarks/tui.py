@@ -24,14 +24,14 @@ import time
 from pathlib import Path
 
 from vivace.agent.conversation.transcript.file import Transcript
-from vivace.agent.conversation.transcript.schema import SCHEMA
-from vivace.agent.conversation.transcript.talk_records import ConversationStarted, Summary
-from vivace.agent.conversation.transcript.turn_records import (
-    AnswerDelta,
-    AttemptBegun,
-    Intent,
-    TurnBegun,
-    TurnOver,
+from vivace.agent.events.base import SCHEMA
+from vivace.agent.events.talk import Compacted, ConversationStarted
+from vivace.agent.events.turn import (
+    AnswerGrew,
+    AttemptStarted,
+    IntentDecided,
+    TurnEnded,
+    TurnStarted,
 )
 from vivace.client.warm import ensure_server, stop_server
 from vivace.config import Settings
@@ -100,14 +100,16 @@ def write_conversation(settings: Settings, folder: Path, turns: int) -> str:
     transcript.append(began)
     for number in range(1, turns + 1):
         for record in (
-            TurnBegun(turn=number, text=f"What about {number}?"),
-            Intent(kind="question", by="words"),
-            AttemptBegun(),
-            AnswerDelta(text=f"It is fine.\n\n```python\ndef f{number}():\n    return {number}\n```\n"),
-            TurnOver(turn=number, status="completed"),
+            TurnStarted(turn=number, text=f"What about {number}?"),
+            IntentDecided(kind="question", by="words"),
+            AttemptStarted(),
+            AnswerGrew(text=f"It is fine.\n\n```python\ndef f{number}():\n    return {number}\n```\n"),
+            TurnEnded(turn=number, status="completed"),
         ):
             transcript.append(record)
-    transcript.append(Summary(turn=turns, summary="Numbers.", before_tokens=0))  # or all of it would be sent
+    transcript.append(
+        Compacted(turn=turns, summary="Numbers.", before_tokens=0)
+    )  # or all of it would be sent
     transcript.close()
     return began.id
 

@@ -292,15 +292,15 @@ def _sentence(given: ast.expr) -> str:
 
 def transcript_records() -> str:
     """Return the lines of a transcript, in the order of the union that lists them."""
-    from vivace.agent.conversation.transcript import turn_records
     from vivace.agent.conversation.transcript.records import AnyRecord
+    from vivace.agent.events.turn import Result
 
-    return _lines((*AnyRecord.__args__, turn_records.Result))
+    return _lines((*AnyRecord.__args__, Result))
 
 
 def task_steps() -> str:
     """Return the lines of a task, in the order of the union that lists them."""
-    from vivace.agent.loop import steps
+    from vivace.agent.events import task as steps
 
     return _lines(steps.AnyStep.__args__)
 

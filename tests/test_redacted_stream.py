@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vivace.agent.loop.steps import AnyStep, RedactedSteps, TextGrew, TurnBegan, encode_step
+from vivace.agent.events.task import AnyStep, RedactedSteps, TextGrew, TurnBegan, encode_step
 from vivace.redaction import MAX_HELD, RedactedStream, redact
 
 BODY = "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJ"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.message.intent import decide_intent
+from vivace.agent.events.turn import TurnKind
 from vivace.agent.model import Model
-from vivace.agent.turn_events import TurnKind
 from vivace.config import load_settings
 
 sys.path.insert(0, str(Path(__file__).parents[2]))

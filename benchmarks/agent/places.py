@@ -138,7 +138,7 @@ def by_model(model: Model) -> Finder:
         files = [each.path for each in ranked_files]
         is_asked = False
         try:
-            first = (await choose_file(model, folder, text, None)).path.relative_to(folder)
+            first = Path((await choose_file(model, folder, text, None)).path).relative_to(folder)
         except PlaceUnclear:
             first, is_asked = files[0], True
         source = read_source(folder / first)

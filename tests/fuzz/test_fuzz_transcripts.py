@@ -9,25 +9,27 @@ from hypothesis import strategies as st
 
 from vivace.agent.checked_lines import last_newline, seal_of, sealed
 from vivace.agent.conversation.past import list_past
-from vivace.agent.conversation.transcript import edit_records, talk_records, turn_records
+from vivace.agent.conversation.transcript import edit_records
 from vivace.agent.conversation.transcript.file import Transcript
 from vivace.agent.conversation.transcript.reading import LOST, read_history, read_records
 from vivace.agent.conversation.transcript.records import AnyRecord
-from vivace.agent.conversation.transcript.schema import DAMAGED, Error
+from vivace.agent.events import talk as talk_events
+from vivace.agent.events import turn as turn_events
+from vivace.agent.events.base import DAMAGED, Failed
 from vivace.config import Settings
 
 ID = "20260101-120000-abcdef"
-BEGAN = talk_records.ConversationStarted(schema=2, id=ID, folder="/home/f", model="m", at_s=1.0)
+BEGAN = talk_events.ConversationStarted(schema=2, id=ID, folder="/home/f", model="m", at_s=1.0)
 TURNS: list[AnyRecord] = [
     record
     for number in (1, 2, 3)
     for record in (
-        turn_records.TurnBegun(turn=number, text=f"message {number}"),
-        turn_records.AttemptBegun(),
-        turn_records.AnswerDelta(text="Hello, "),
-        turn_records.AnswerDelta(text="world. "),
+        turn_events.TurnStarted(turn=number, text=f"message {number}"),
+        turn_events.AttemptStarted(),
+        turn_events.AnswerGrew(text="Hello, "),
+        turn_events.AnswerGrew(text="world. "),
         edit_records.EditWritten(path="/home/f/a.py", diff="-a\n+b\n", entry=number),
-        turn_records.TurnOver(turn=number, status="completed", response_id=f"r{number}", total_tokens=9),
+        turn_events.TurnEnded(turn=number, status="completed", response_id=f"r{number}", total_tokens=9),
     )
 ]
 any_file = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -73,7 +75,7 @@ def test_flipped_bits_are_told_and_hide_nothing(tmp_path: Path, bits: set[int]) 
     assert found[0].is_damaged
     assert "(damaged)" in found[0].shown_title
     undamaged = Counter(whole.splitlines()) & Counter(data.splitlines())
-    said = [record for record in read_records(file) if not isinstance(record, Error)]
+    said = [record for record in read_records(file) if not isinstance(record, Failed)]
     assert len(said) >= undamaged.total(), "what can be read is shown"
     assert file.read_bytes() == data
 
@@ -86,10 +88,10 @@ def test_taking_up_a_damaged_file_removes_no_line(tmp_path: Path, bits: set[int]
     file.write_bytes(data := flipped(file.read_bytes(), bits))
     transcript = Transcript(file)
     transcript.heal()
-    transcript.append(talk_records.Note(text="the next one"))
+    transcript.append(talk_events.NoteAdded(text="the next one"))
     transcript.close()
     kept = file.read_bytes()
-    assert talk_records.Note(text="the next one") in list(read_records(file))
+    assert talk_events.NoteAdded(text="the next one") in list(read_records(file))
     is_end_legible = last_newline(data)[0] >= len(data) - 1
     assert kept.startswith(data[:-1]) or not is_end_legible
 
@@ -116,7 +118,7 @@ def test_a_hole_of_zeros_is_told(tmp_path: Path, at: int, size: int) -> None:
     data = file.read_bytes()
     at %= len(data) - size
     file.write_bytes(data[:at] + bytes(size) + data[at + size :])
-    codes = [record.code for record in read_records(file) if isinstance(record, Error)]
+    codes = [record.code for record in read_records(file) if isinstance(record, Failed)]
     assert DAMAGED in codes
 
 

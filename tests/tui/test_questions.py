@@ -3,8 +3,8 @@
 import asyncio
 from pathlib import Path
 
+from vivace.agent.events.task import ApprovalAsked
 from vivace.agent.loop.calls import Approval
-from vivace.agent.loop.steps import ApprovalAsked
 from vivace.tui.presenting.presenter import ScreenPresenter
 from vivace.tui.presenting.questions import ApprovalQuestion
 from vivace.tui.status import Status

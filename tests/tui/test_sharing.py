@@ -6,7 +6,7 @@ from tests.agent.conversation.talking import Face
 from tests.server.serving import script
 from tests.tui.conftest import LONG, REPLIES, Open
 from vivace.agent.conversation.sharing.opening import open_or_attach
-from vivace.agent.turn_events import TurnEnded
+from vivace.agent.events.turn import TurnEnded
 from vivace.config import Settings
 
 

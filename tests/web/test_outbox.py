@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vivace.agent.conversation.transcript.talk_records import Note, SideDelta
-from vivace.agent.conversation.transcript.turn_records import AnswerDelta, ReasoningDelta
+from vivace.agent.events.talk import NoteAdded, SideGrew
+from vivace.agent.events.turn import AnswerGrew, ReasoningGrew
 from vivace.web.messages.events import AnyEvent, EventFrame, LiveDiff
 from vivace.web.outbox import MAX_WAITING, Outbox, TooSlow
 
@@ -18,10 +18,10 @@ def growing(path: str, delta: str, *, is_first: bool) -> LiveDiff:
 
 text = st.text(max_size=3)
 events = st.one_of(
-    st.builds(AnswerDelta, text=text),
-    st.builds(ReasoningDelta, text=text),
-    st.builds(SideDelta, text=text),
-    st.builds(Note, text=text),
+    st.builds(AnswerGrew, text=text),
+    st.builds(ReasoningGrew, text=text),
+    st.builds(SideGrew, text=text),
+    st.builds(NoteAdded, text=text),
     st.builds(growing, st.sampled_from(["a", "b"]), text, is_first=st.booleans()),
 )
 
@@ -52,7 +52,7 @@ def test_nothing_is_lost_or_moved(told: list[tuple[str, AnyEvent]], taken_at: se
         said = "".join(each.delta if isinstance(each, LiveDiff) else each.text for _, each in pieces)  # type: ignore[union-attr]
         assert said == shown.get("text", shown.get("delta", ""))
         assert not any(isinstance(each, LiveDiff) and each.is_first for _, each in pieces[1:])
-        assert len(pieces) == 1 or not isinstance(pieces[0][1], Note)
+        assert len(pieces) == 1 or not isinstance(pieces[0][1], NoteAdded)
     assert at == len(told)
 
 
@@ -60,7 +60,7 @@ async def test_ten_thousand_tokens_are_one_frame() -> None:
     """A face that is not sent anything for a moment gets all of it at once."""
     outbox = Outbox()
     for number in range(10_000):
-        outbox.put(EventFrame(event=AnswerDelta(text="x"), seq=number + 1, conversation="c"))
+        outbox.put(EventFrame(event=AnswerGrew(text="x"), seq=number + 1, conversation="c"))
     (frame,) = await outbox.take()
     assert json.loads(frame)["event"]["text"] == "x" * 10_000
 
@@ -69,6 +69,6 @@ async def test_a_face_that_takes_nothing_is_given_up() -> None:
     """Too many frames that cannot be joined are too many."""
     outbox = Outbox()
     for number in range(MAX_WAITING):
-        outbox.put(EventFrame(event=Note(text="n"), seq=number))
+        outbox.put(EventFrame(event=NoteAdded(text="n"), seq=number))
     with pytest.raises(TooSlow):
-        outbox.put(EventFrame(event=Note(text="n"), seq=0))
+        outbox.put(EventFrame(event=NoteAdded(text="n"), seq=0))

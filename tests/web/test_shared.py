@@ -12,8 +12,8 @@ from tests.server.serving import script
 from tests.web.facing import RefusedRequest, facing
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.sharing.opening import open_or_attach
+from vivace.agent.events.task import ApprovalAsked
 from vivace.agent.loop.calls import Approval
-from vivace.agent.loop.steps import ApprovalAsked
 from vivace.agent.permissions.modes import mode_named
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings

@@ -174,7 +174,7 @@ class AcpSession:
             turn = await self.talk.send(message.text)
         await self._tell_usage(turn)
         if turn.status == "failed" and self._presenter.error is not None:
-            raise self._presenter.error
+            raise self._presenter.error.as_exception()
         return PromptResponse(stop_reason=_stop_reason(turn), usage=_usage(turn))
 
     async def steer(self, blocks: Sequence[Block]) -> SteerOutcome:

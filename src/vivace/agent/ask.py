@@ -14,19 +14,19 @@ from pathlib import Path
 from vivace.agent.edits.apply.source import read_source
 from vivace.agent.edits.find.languages import fence_tag_for
 from vivace.agent.edits.write.answer import fence_for
-from vivace.agent.memory.recall import NOTHING, Memory
-from vivace.agent.model import Model
-from vivace.agent.presenter import Presenter
-from vivace.agent.prompting import Message, read_prompt, user
-from vivace.agent.turn_events import (
+from vivace.agent.events.turn import (
     NO_MEMORY,
     AnswerGrew,
-    AnswerStarted,
+    AttemptStarted,
     MemoryUsed,
     TimesMeasured,
     TurnTimes,
     WritingEnded,
 )
+from vivace.agent.memory.recall import NOTHING, Memory
+from vivace.agent.model import Model
+from vivace.agent.presenter import Presenter
+from vivace.agent.prompting import Message, read_prompt, user
 from vivace.errors import UsageError
 
 MAX_ANSWER_TOKENS = 2048
@@ -60,7 +60,7 @@ async def run_ask(question: Question, model: Model, presenter: Presenter) -> Non
     turns_before, first_token_ms = len(model.waterfalls), 0.0
     if question.memory.in_words:
         presenter.show(question.memory)
-    presenter.show(AnswerStarted())
+    presenter.show(AttemptStarted())
     try:
         async with aclosing(model.write(question.messages, max_tokens=MAX_ANSWER_TOKENS)) as deltas:
             async for delta in deltas:
@@ -68,7 +68,7 @@ async def run_ask(question: Question, model: Model, presenter: Presenter) -> Non
                 presenter.show(AnswerGrew(delta))
     finally:
         presenter.show(WritingEnded())
-    turns = tuple(TurnTimes("answer", each) for each in model.waterfalls[turns_before:])
+    turns = tuple(TurnTimes.of("answer", each) for each in model.waterfalls[turns_before:])
     presenter.show(TimesMeasured(model.name, turns, first_token_ms))
 
 

@@ -7,9 +7,9 @@ from typing import Protocol, runtime_checkable
 
 from vivace.agent.edits.conflict import Conflict, Resolution
 from vivace.agent.edits.proposal import Decision, Proposal
-from vivace.agent.events import AgentEvent
+from vivace.agent.events.every import AgentEvent
+from vivace.agent.events.task import ApprovalAsked
 from vivace.agent.loop.calls import Approval
-from vivace.agent.loop.steps import ApprovalAsked
 
 NOBODY = "Nobody is here to ask."
 

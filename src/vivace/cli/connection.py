@@ -9,9 +9,9 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from vivace.agent.events.talk import ModelProgress
 from vivace.agent.model import Model
 from vivace.agent.presenter import Presenter
-from vivace.agent.talk_events import ModelProgress
 from vivace.client.responses import ResponsesClient
 from vivace.client.turn import OnProgress
 from vivace.client.warm import ensure_server

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from vivace.agent.loop.steps import ApprovalAsked, WorkflowStarted
+from vivace.agent.events.task import ApprovalAsked, WorkflowStarted
 from vivace.agent.loop.task import TaskLimits
 from vivace.agent.permissions.policy import Policy
 from vivace.agent.tasks import control

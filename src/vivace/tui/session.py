@@ -16,9 +16,9 @@ from vivace.agent.conversation.opening import open_conversation
 from vivace.agent.conversation.sharing.opening import open_or_attach
 from vivace.agent.conversation.talk import Talk
 from vivace.agent.effort import DEFAULT_EFFORT, Effort
+from vivace.agent.events.base import Failed
 from vivace.agent.permissions.modes import DEFAULT_MODE, Mode, mode_after, mode_of
 from vivace.agent.trust.settings import with_project_settings
-from vivace.agent.turn_events import Failed
 from vivace.config import Settings
 from vivace.errors import ConversationBusy, HolderGone, ServerGone, TurnFault, VivaceError
 from vivace.models.presence import with_model_present
@@ -78,7 +78,7 @@ class Session:
                 await self._reach_server(talk)
             except VivaceError as error:
                 if talk is self.talk:
-                    self.presenter.show(Failed(error))
+                    self.presenter.show(Failed.of(error))
                     self._say("no server: the next message tries again")
                     return
         self.is_ready = True
@@ -148,7 +148,7 @@ class Session:
         try:
             await work
         except ServerGone as error:
-            self.presenter.show(Failed(error))
+            self.presenter.show(Failed.of(error))
             await self._check_server()
             return
         turn = self.talk.turns[-1] if self.talk.turns else None
@@ -185,12 +185,12 @@ class Session:
         except HolderGone:
             return  # `_moved` says so
         except VivaceError as error:
-            self.presenter.show(Failed(error))
+            self.presenter.show(Failed.of(error))
         except Exception as error:  # noqa: BLE001 - the boundary of what a key began
             problem = TurnFault(
                 f"Something of ours broke: {type(error).__name__}: {error}", "The conversation is kept."
             )
-            self.presenter.show(Failed(problem))
+            self.presenter.show(Failed.of(problem))
 
     def typed(self, draft: str) -> None:
         """Let the model read what stands in the prompt, a moment after the last key."""

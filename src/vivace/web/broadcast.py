@@ -12,14 +12,12 @@ from collections.abc import Callable
 from typing import Protocol
 
 from vivace.agent.conversation.transcript.recording import records_of
-from vivace.agent.edit_events import DiffGrew, EditStarted, UnitLocated
 from vivace.agent.edits.conflict import Conflict, Resolution
 from vivace.agent.edits.proposal import Decision, Proposal
 from vivace.agent.edits.write.live_diff import LiveDiff as AgentDiff
-from vivace.agent.events import AgentEvent
-from vivace.agent.loop.calls import Approval
-from vivace.agent.loop.steps import ApprovalAsked
-from vivace.agent.talk_events import (
+from vivace.agent.events.edit import DiffGrew, EditStarted, UnitLocated
+from vivace.agent.events.every import AgentEvent
+from vivace.agent.events.talk import (
     FacesChanged,
     ModelChanged,
     ModelProgress,
@@ -27,7 +25,9 @@ from vivace.agent.talk_events import (
     PromptWarmed,
     Renamed,
 )
-from vivace.agent.turn_events import TurnEnded, TurnStarted
+from vivace.agent.events.task import ApprovalAsked
+from vivace.agent.events.turn import TurnEnded, TurnStarted
+from vivace.agent.loop.calls import Approval
 from vivace.web.messages.events import AnyEvent, AnyTransient, EventFrame, LiveDiff, LiveWarm
 from vivace.web.questions import Questions
 

@@ -15,9 +15,10 @@ import msgspec
 
 from vivace.agent.conversation.talk import Talk
 from vivace.agent.effort import Effort
+from vivace.agent.events.base import Failed
+from vivace.agent.events.turn import TurnKind
 from vivace.agent.options import Approval
 from vivace.agent.permissions.modes import MODES, mode_named
-from vivace.agent.turn_events import Failed, TurnKind
 from vivace.client import warm
 from vivace.errors import ConversationBusy, ServerGone, TurnFault, VivaceError
 from vivace.models.presence import with_model_present
@@ -137,7 +138,7 @@ class LiveConversation:
             await talk.connection.client()
             await self._read_window()
         except VivaceError as error:
-            self.broadcast.show(Failed(error))
+            self.broadcast.show(Failed.of(error))
             self._say("no server: the next message tries again")
             return
         self._is_ready = True
@@ -195,7 +196,7 @@ class LiveConversation:
         try:
             turn = await self.talk.send(text, mentions, kind=kind)
         except ServerGone as error:
-            self.broadcast.show(Failed(error))
+            self.broadcast.show(Failed.of(error))
             await self._check_server()
             return
         if turn.status == "failed" and turn.error:
@@ -264,7 +265,7 @@ class LiveConversation:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) and not isinstance(error, VivaceError):
             log.error("in conversation %s", self.id, exc_info=error)
-            self.broadcast.show(Failed(TurnFault(f"Something of ours broke: {type(error).__name__}.")))
+            self.broadcast.show(Failed.of(TurnFault(f"Something of ours broke: {type(error).__name__}.")))
 
     async def close(self) -> None:
         """Stop what runs and let go of the conversation."""

@@ -10,17 +10,18 @@ from pathlib import Path
 
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.message.missing import check_mentions
-from vivace.agent.edit_events import DiffGrew, EditApplied, EditNotApplied
 from vivace.agent.edits.apply.files import OpenFiles
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.apply.source import check_led_to
 from vivace.agent.edits.flow import EditTask, run_edit
 from vivace.agent.edits.scope import checked_instruction
 from vivace.agent.effort import DEFAULT_EFFORT
-from vivace.agent.events import AgentEvent
+from vivace.agent.events.base import Failed
+from vivace.agent.events.edit import DiffGrew, EditApplied, EditNotApplied
+from vivace.agent.events.every import AgentEvent
+from vivace.agent.events.talk import ModelProgress
+from vivace.agent.events.turn import AttemptAbandoned
 from vivace.agent.memory.opening import memory_for
-from vivace.agent.talk_events import ModelProgress
-from vivace.agent.turn_events import Abandoned, Failed
 from vivace.config import Settings
 from vivace.errors import BadRequest, TurnFault, VivaceError, WriteProblem
 from vivace.models.presence import with_model_present
@@ -134,12 +135,12 @@ class LiveEdit:
         try:
             ending = await self._run()
         except VivaceError as error:
-            self.broadcast.show(Failed(error))
+            self.broadcast.show(Failed.of(error))
         except asyncio.CancelledError:
             ending = EditEnded(status="stopped")
             raise
         except Exception as error:
-            self.broadcast.show(Failed(TurnFault(f"Something of ours broke: {type(error).__name__}.")))
+            self.broadcast.show(Failed.of(TurnFault(f"Something of ours broke: {type(error).__name__}.")))
             raise
         finally:
             self.broadcast.tell(ending)
@@ -168,7 +169,7 @@ class LiveEdit:
     def _begin_again(self) -> None:
         steer, self._steers = "\n".join(self._steers), []
         self._instruction = f"{self._instruction}\n{steer}"
-        self.broadcast.show(Abandoned(self.broadcast.chars, "steered", steer))
+        self.broadcast.show(AttemptAbandoned(self.broadcast.chars, "steered", steer))
         self.broadcast.chars = 0
         self.broadcast.say("")
 

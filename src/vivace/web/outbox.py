@@ -9,8 +9,8 @@ from collections import deque
 
 import msgspec
 
-from vivace.agent.conversation.transcript.talk_records import SideDelta
-from vivace.agent.conversation.transcript.turn_records import AnswerDelta, ReasoningDelta
+from vivace.agent.events.talk import SideGrew
+from vivace.agent.events.turn import AnswerGrew, ReasoningGrew
 from vivace.web.messages.events import AnyEvent, EventFrame, LiveDiff
 
 REST_S = 0.008  # between two sendings: at most 125 a second
@@ -75,13 +75,13 @@ def _can_join(one: EventFrame, other: EventFrame) -> bool:
     match one.event, other.event:
         case LiveDiff() as first, LiveDiff() as second:
             return not second.is_first and (first.path, first.unit) == (second.path, second.unit)
-        case ((AnswerDelta() | ReasoningDelta() | SideDelta()), _):
+        case ((AnswerGrew() | ReasoningGrew() | SideGrew()), _):
             return True
     return False
 
 
 def _text_of(event: AnyEvent) -> str:
-    assert isinstance(event, AnswerDelta | ReasoningDelta | SideDelta | LiveDiff)
+    assert isinstance(event, AnswerGrew | ReasoningGrew | SideGrew | LiveDiff)
     return event.delta if isinstance(event, LiveDiff) else event.text
 
 

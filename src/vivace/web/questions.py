@@ -19,8 +19,8 @@ from vivace.agent.edits.proposal import (
     UseText,
 )
 from vivace.agent.edits.write.live_diff import Hunk
+from vivace.agent.events.task import ApprovalAsked
 from vivace.agent.loop.calls import Approval
-from vivace.agent.loop.steps import ApprovalAsked
 from vivace.errors import BadRequest, QuestionGone
 from vivace.web.messages.events import FileAsked, HunkAsked, Question, QuestionClosed
 from vivace.web.messages.question_requests import Approve, Decide, EditDecide, EditResolve, Resolve

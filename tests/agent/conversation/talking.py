@@ -9,8 +9,8 @@ from tests.agent.keeping import KeepingFace
 from vivace.agent.conversation.talk import Talk
 from vivace.agent.edits.conflict import Conflict, Resolution, Stop
 from vivace.agent.edits.proposal import Accept, Decision, Proposal
-from vivace.agent.events import AgentEvent
-from vivace.agent.turn_events import AnswerGrew
+from vivace.agent.events.every import AgentEvent
+from vivace.agent.events.turn import AnswerGrew
 
 EDITING = {
     "You locate code": "`show`",
@@ -72,4 +72,4 @@ class Face(KeepingFace):
 
     @property
     def said(self) -> str:
-        return "".join(event.delta for event in self.seen(AnswerGrew))
+        return "".join(event.text for event in self.seen(AnswerGrew))

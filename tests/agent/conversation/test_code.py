@@ -9,8 +9,8 @@ from tests.agent.conversation.talking import Face
 from tests.agent.edits.test_flow import ANSWER, OLD
 from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.opening import resume_conversation
-from vivace.agent.talk_events import PromptWarmed
-from vivace.agent.turn_events import CodePiece, CodeRead
+from vivace.agent.events.talk import PromptWarmed
+from vivace.agent.events.turn import CodePiece, CodeRead
 from vivace.config import Settings
 
 Begin = Callable[..., Conversation]

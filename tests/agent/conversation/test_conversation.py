@@ -7,7 +7,8 @@ from collections.abc import Callable
 from tests.agent.conversation.talking import Face
 from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.opening import conversations_dir
-from vivace.agent.turn_events import Abandoned, Failed, TurnEnded
+from vivace.agent.events.base import Failed
+from vivace.agent.events.turn import AttemptAbandoned, TurnEnded
 from vivace.config import Settings
 from vivace.errors import BUSY, FAILED, RequestRefused
 
@@ -41,7 +42,7 @@ async def test_steering_keeps_the_partial_and_marks_it(begin: Begin, face: Face)
     await face.until(lambda: len(face.said) > 20)
     await talk.steer("in French")
     turn = await sent
-    (abandoned,) = face.seen(Abandoned)
+    (abandoned,) = face.seen(AttemptAbandoned)
     assert turn.attempts[0].is_abandoned
     assert len(turn.attempts[0].text) == abandoned.chars > 20
     assert (abandoned.steer, turn.answer, turn.status) == ("in French", "Bonjour.", "completed")
@@ -121,7 +122,7 @@ async def test_a_failed_turn_is_shown_and_ends(begin: Begin, face: Face) -> None
     talk.model = "no-such-model"
     turn = await talk.send("What is this?")
     assert turn.status == "failed"
-    assert "no-such-model" in face.seen(Failed)[0].error.message
+    assert "no-such-model" in face.seen(Failed)[0].message
     assert face.seen(TurnEnded)[0].status == "failed"
     talk.model = known
     assert (await talk.send("What is this?")).status == "completed"
@@ -137,7 +138,7 @@ async def test_a_full_disk_ends_the_turn_with_words(begin: Begin, face: Face) ->
     turn = await sent
     os.close(file._fd)
     file._fd = before
-    assert (turn.status, face.seen(Failed)[0].error.code) == ("failed", "write_problem")
+    assert (turn.status, face.seen(Failed)[0].code) == ("failed", "write_problem")
     assert face.said == turn.answer
     assert (await talk.send("Tell me something long")).status == "completed"
 

@@ -13,15 +13,15 @@ from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.transcript.history import EditResult, Turn
 from vivace.agent.conversation.turns.editing import refers_back
 from vivace.agent.conversation.undoing import nth_entry
-from vivace.agent.edit_events import (
+from vivace.agent.edits.apply.files import OpenFiles
+from vivace.agent.edits.proposal import Reject
+from vivace.agent.events.edit import (
     DiffGrew,
     EditApplied,
     EditProposed,
     UnitLocated,
 )
-from vivace.agent.edits.apply.files import OpenFiles
-from vivace.agent.edits.proposal import Reject
-from vivace.agent.turn_events import Abandoned, FileChosen, IntentDecided
+from vivace.agent.events.turn import AttemptAbandoned, FileChosen, IntentDecided
 from vivace.errors import FileProblem, NothingToUndo, UsageError
 
 Begin = Callable[..., Conversation]
@@ -52,7 +52,7 @@ async def test_the_recent_file_is_edited_again(begin: Begin, face: Face, task: P
     talk = begin(EDITING)
     await talk.send("What is @task.py:show for?")
     await talk.send("make it shout")
-    assert face.seen(FileChosen) == [FileChosen(task, "recent")]
+    assert face.seen(FileChosen) == [FileChosen(str(task), "recent")]
     assert read(task) == NEW
 
 
@@ -92,7 +92,7 @@ async def test_the_only_file_with_the_name_is_edited(
     (folder / "other.py").write_text("def other():\n    pass\n")
     talk = begin(EDITING)
     await talk.send("make `show` shout")
-    assert face.seen(FileChosen) == [FileChosen(task, "name")]
+    assert face.seen(FileChosen) == [FileChosen(str(task), "name")]
 
 
 async def test_an_edit_is_steered(begin: Begin, face: Face, task: Path) -> None:
@@ -102,7 +102,7 @@ async def test_an_edit_is_steered(begin: Begin, face: Face, task: Path) -> None:
     await face.until(lambda: bool(face.seen(DiffGrew)))
     await talk.steer("and loudly")
     turn = await sent
-    (abandoned,) = face.seen(Abandoned)
+    (abandoned,) = face.seen(AttemptAbandoned)
     assert (abandoned.why, abandoned.steer) == ("steered", "and loudly")
     assert turn.attempts[0].is_abandoned
     assert read(task) == NEW
@@ -284,7 +284,7 @@ async def test_a_steer_names_a_file(begin: Begin, face: Face, task: Path) -> Non
     await face.until(lambda: bool(face.seen(DiffGrew)))
     await talk.steer("and in @other.py:show")
     await sent
-    chosen = [event.path.name for event in face.seen(FileChosen)]
+    chosen = [Path(event.path).name for event in face.seen(FileChosen)]
     assert chosen[-2:] == ["task.py", "other.py"]
 
 
@@ -303,5 +303,5 @@ async def test_a_file_to_make_may_be_mentioned(begin: Begin, face: Face, task: P
     """It is made, and no other file is changed in its place."""
     talk = begin({**EDITING, "": "```python\nx = 1\n```"})
     await talk.send("create @fresh.py with x = 1", kind="edit")
-    assert [event.path.name for event in face.seen(FileChosen)] == ["fresh.py"]
+    assert [Path(event.path).name for event in face.seen(FileChosen)] == ["fresh.py"]
     assert read(task) == OLD

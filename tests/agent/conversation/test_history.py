@@ -10,12 +10,13 @@ from tests.agent.conversation.talking import EDITING, Face, write
 from tests.agent.edits.test_flow import OLD
 from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.opening import conversations_dir, last_conversation, resume_conversation
-from vivace.agent.conversation.transcript import talk_records, turn_records
 from vivace.agent.conversation.transcript.file import encode_record
 from vivace.agent.conversation.transcript.records import AnyRecord
-from vivace.agent.conversation.transcript.schema import SCHEMA
-from vivace.agent.talk_events import Compacted, PromptWarmed, SideGrew
-from vivace.agent.turn_events import Retold
+from vivace.agent.events import talk as talk_events
+from vivace.agent.events import turn as turn_events
+from vivace.agent.events.base import SCHEMA
+from vivace.agent.events.talk import Compacted, PromptWarmed, SideGrew
+from vivace.agent.events.turn import HistoryReplayed
 from vivace.config import Settings
 from vivace.errors import ConversationBusy, ConversationNotFound
 
@@ -31,7 +32,7 @@ async def test_a_question_beside_leaves_the_talk_alone(begin: Begin, face: Face)
     assert await talk.btw("what is beside?") == "Beside."
     talk.stop()
     await sent
-    assert "".join(event.delta for event in face.seen(SideGrew)) == "Beside."
+    assert "".join(event.text for event in face.seen(SideGrew)) == "Beside."
     assert len(talk.turns) == 2
     assert talk.turns[0] == first
     assert (await talk.send("What next?")).answer == "Next."
@@ -129,7 +130,7 @@ async def test_the_export_has_everything(begin: Begin, task: Path) -> None:
 
 def long_conversation(settings: Settings, folder: Path, turns: int) -> str:
     """Write the transcript of a conversation whose responses no server has; return its id."""
-    began = talk_records.ConversationStarted(
+    began = talk_events.ConversationStarted(
         schema=SCHEMA, id="long", folder=str(folder), model=settings.model, at_s=1.0
     )
     file = conversations_dir(settings) / "long.jsonl"
@@ -137,11 +138,11 @@ def long_conversation(settings: Settings, folder: Path, turns: int) -> str:
     lines: list[AnyRecord] = [began]
     for number in range(1, turns + 1):
         lines += [
-            turn_records.TurnBegun(turn=number, text=f"What about {number}?"),
-            turn_records.Intent(kind="question", by="words"),
-            turn_records.AttemptBegun(),
-            turn_records.AnswerDelta(text=f"It is {number}."),
-            turn_records.TurnOver(turn=number, status="completed", response_id=f"resp_{number}"),
+            turn_events.TurnStarted(turn=number, text=f"What about {number}?"),
+            turn_events.IntentDecided(kind="question", by="words"),
+            turn_events.AttemptStarted(),
+            turn_events.AnswerGrew(text=f"It is {number}."),
+            turn_events.TurnEnded(turn=number, status="completed", response_id=f"resp_{number}"),
         ]
     file.write_bytes(b"".join(encode_record(line) + b"\n" for line in lines))
     return began.id
@@ -161,12 +162,12 @@ async def test_a_very_long_conversation_goes_on_without_its_responses(
                 turn.response_id = ""
         answered = await talk.send("What next?")
         assert (answered.status, answered.answer) == ("completed", "I know the latest.")
-        retold = face.seen(Retold)[-1]
+        retold = face.seen(HistoryReplayed)[-1]
         assert retold.first_turn == retold.left_out + 1 > 5000
         assert f"from turn {retold.first_turn} on" in retold.in_words
         counted = await talk.context()
         assert counted.parts[1].text == "the turns before it + What next?"
         assert all(part.tokens >= 0 for part in counted.parts)
-        shown = len(face.seen(Retold))
+        shown = len(face.seen(HistoryReplayed))
         assert (await talk.send("What then?")).status == "completed"
-        assert len(face.seen(Retold)) == shown
+        assert len(face.seen(HistoryReplayed)) == shown

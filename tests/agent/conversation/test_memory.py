@@ -10,9 +10,9 @@ from tests.agent.edits.test_flow import OLD
 from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.message.prompt import next_input
 from vivace.agent.conversation.opening import resume_conversation
+from vivace.agent.events.talk import PromptWarmed
+from vivace.agent.events.turn import MemoryUsed
 from vivace.agent.memory.notes import NoteStore
-from vivace.agent.talk_events import PromptWarmed
-from vivace.agent.turn_events import MemoryUsed
 from vivace.config import Settings
 
 Begin = Callable[..., Conversation]

@@ -8,7 +8,8 @@ import pytest
 from tests.agent.conversation.talking import EDITING, Face, read
 from tests.agent.edits.test_flow import NEW, OLD
 from vivace.agent.conversation.conversation import Conversation
-from vivace.agent.turn_events import Failed, FileChosen, PlacesAsked
+from vivace.agent.events.base import Failed
+from vivace.agent.events.turn import FileChosen, PlacesAsked
 from vivace.errors import APPROVAL_NEEDED
 
 WHISPERING = {
@@ -38,8 +39,8 @@ async def test_what_is_not_clear_is_asked(begin: Begin, face: Face, copies: list
     (failed,) = face.seen(Failed)
     assert len(asked.places) == 3
     assert all(place.endswith("task.py:show") for place in asked.places)
-    assert (failed.error.exit_code, turn.status, turn.places) == (APPROVAL_NEEDED, "failed", asked.places)
-    assert all(place in failed.error.message for place in asked.places)
+    assert (failed.exit_code, turn.status, turn.places) == (APPROVAL_NEEDED, "failed", asked.places)
+    assert all(place in failed.message for place in asked.places)
     assert [read(file) for file in copies] == [OLD] * 4
 
 
@@ -82,7 +83,7 @@ async def test_a_bare_name_means_the_one_file_that_has_it(begin: Begin, face: Fa
     turn = await talk.send("add a function whisper to task.py")
     assert turn.status == "completed", turn.error
     assert not (folder / "task.py").exists()
-    assert face.seen(FileChosen) == [FileChosen(folder / "shop" / "task.py", "name")]
+    assert face.seen(FileChosen) == [FileChosen(str(folder / "shop" / "task.py"), "name")]
     assert "def whisper" in read(folder / "shop" / "task.py")
 
 
@@ -92,5 +93,5 @@ async def test_a_file_is_made_where_none_has_the_name(begin: Begin, face: Face, 
     (folder / "tests" / "fresh.py").write_text(OLD)
     talk = begin(WHISPERING)
     await talk.send("add a function whisper to fresh.py")
-    assert face.seen(FileChosen) == [FileChosen(folder / "fresh.py", "name")]
+    assert face.seen(FileChosen) == [FileChosen(str(folder / "fresh.py"), "name")]
     assert "def whisper" in read(folder / "fresh.py")

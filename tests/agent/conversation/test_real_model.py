@@ -11,9 +11,9 @@ from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.opening import open_conversation, resume_conversation
 from vivace.agent.conversation.turns import requests
 from vivace.agent.conversation.turns.editing import draft_messages
+from vivace.agent.events.talk import PromptWarmed
+from vivace.agent.events.turn import AttemptAbandoned, TimesMeasured
 from vivace.agent.prompting import begun_answer
-from vivace.agent.talk_events import PromptWarmed
-from vivace.agent.turn_events import Abandoned, TimesMeasured
 from vivace.config import Settings
 from vivace.protocol.shapes.events import Waterfall
 
@@ -31,7 +31,7 @@ async def talk(
 
 
 def last_times(face: Face) -> Waterfall:
-    return face.seen(TimesMeasured)[-1].turns[-1].waterfall
+    return face.seen(TimesMeasured)[-1].turns[-1]
 
 
 async def test_every_turn_prefills_its_own_message_only(
@@ -52,7 +52,7 @@ async def test_every_turn_prefills_its_own_message_only(
     await face.until(lambda: len(face.said) > said + 10)
     await talk.steer("Stop counting, say only yes.")
     third = await sent
-    assert face.seen(Abandoned)[0].chars > 0
+    assert face.seen(AttemptAbandoned)[0].chars > 0
     assert last_times(face).new_tokens <= SPARE_TOKENS + 40  # the steer, and what had been asked
 
     assert await talk.btw("What is two plus two?")

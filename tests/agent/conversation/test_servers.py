@@ -12,12 +12,12 @@ from tests.agent.conversation.talking import Face
 from tests.agent.loop.working import call
 from tests.agent.mcp import misbehaving
 from vivace.agent.conversation.conversation import Conversation
+from vivace.agent.events.task import ApprovalAsked, CallEnded, ServersOpened
+from vivace.agent.events.turn import TaskStepped
 from vivace.agent.loop.calls import Approval
-from vivace.agent.loop.steps import ApprovalAsked, CallEnded, ServersOpened
 from vivace.agent.permissions.policy import Policy
 from vivace.agent.trust.project import read_project
 from vivace.agent.trust.store import TrustStore
-from vivace.agent.turn_events import TaskStepped
 
 pytest.importorskip("mcp", reason="needs the extra mcp")
 

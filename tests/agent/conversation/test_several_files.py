@@ -10,8 +10,8 @@ from tests.agent.edits.test_several_units import APP, RENAMED, REPLIES, SHOP, an
 from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.message.more_files import paths_to_make
 from vivace.agent.conversation.transcript.export import to_markdown
-from vivace.agent.edit_events import EditPlanned, UnitLocated
-from vivace.agent.turn_events import FileChosen
+from vivace.agent.events.edit import EditPlanned, UnitLocated
+from vivace.agent.events.turn import FileChosen
 
 
 def texts(folder: Path) -> tuple[str, str]:
@@ -55,7 +55,7 @@ async def test_a_mention_that_is_only_spoken_of_is_not_edited(begin: Begin, face
     """What is used or copied from is read by the user, and stays as it is."""
     talk = begin(TALK)
     await talk.send("change @shop.py:other, using @app.py:main")
-    assert [event.path.name for event in face.seen(FileChosen)] == ["shop.py"]
+    assert [Path(event.path).name for event in face.seen(FileChosen)] == ["shop.py"]
     assert texts(shop.parent)[1] == APP
 
 
@@ -89,7 +89,7 @@ async def test_a_named_file_that_is_not_there_is_made(begin: Begin, face: Face, 
     talk = begin(TALK)
     await talk.send("Create a file slug.py with a function slug")
     made = shop.parent / "slug.py"
-    assert face.seen(FileChosen) == [FileChosen(made, "name")]
+    assert face.seen(FileChosen) == [FileChosen(str(made), "name")]
     assert made.read_text() == SLUG
     await talk.undo()
     assert not made.exists()

@@ -8,8 +8,7 @@ from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.message.prompt import told
 from vivace.agent.conversation.opening import conversations_dir, resume_conversation
 from vivace.agent.conversation.transcript.reading import read_records
-from vivace.agent.conversation.transcript.turn_records import ReasoningDelta
-from vivace.agent.turn_events import ReasoningGrew, ResponseBegan
+from vivace.agent.events.turn import ReasoningGrew, ResponseBegan
 from vivace.config import Settings
 
 REASONED = {"": "<think>\nHm, a secret.\n</think>\n\nThe answer."}
@@ -52,10 +51,10 @@ async def test_reasoning_is_shown_and_recorded_beside_the_answer(
     """It is told as such, is a line of the transcript, and is read back; the answer has nothing of it."""
     talk = begin(REASONED, family="qwen3")
     turn = await talk.send("why?")
-    assert "".join(event.delta for event in face.seen(ReasoningGrew)).strip() == "Hm, a secret."
+    assert "".join(event.text for event in face.seen(ReasoningGrew)).strip() == "Hm, a secret."
     assert (turn.answer.strip(), turn.attempts[0].reasoning.strip()) == ("The answer.", "Hm, a secret.")
     lines = read_records(conversations_dir(served) / f"{talk.id}.jsonl")
-    assert "".join(line.text for line in lines if isinstance(line, ReasoningDelta)).strip() == "Hm, a secret."
+    assert "".join(line.text for line in lines if isinstance(line, ReasoningGrew)).strip() == "Hm, a secret."
     assert "<summary>Thinking</summary>\n\nHm, a secret." in talk.export()
     await talk.close()
     async with resume_conversation(served.having(model=talk.model), talk.id, face) as again:

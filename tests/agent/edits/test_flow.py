@@ -8,7 +8,13 @@ import pytest
 
 from tests.server.serving import script, status_of, until
 from vivace.agent.ask import read_question, run_ask
-from vivace.agent.edit_events import (
+from vivace.agent.edits.apply.journal import Journal
+from vivace.agent.edits.conflict import Conflict, Resolution, Stop, TakeEdit, TakeFile, TakeText
+from vivace.agent.edits.find.target import parse_target
+from vivace.agent.edits.flow import EditTask, run_edit
+from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject, UseText
+from vivace.agent.edits.scope import read_scope
+from vivace.agent.events.edit import (
     DiffGrew,
     EditApplied,
     EditDecided,
@@ -17,21 +23,15 @@ from vivace.agent.edit_events import (
     EditStarted,
     UnitLocated,
 )
-from vivace.agent.edits.apply.journal import Journal
-from vivace.agent.edits.conflict import Conflict, Resolution, Stop, TakeEdit, TakeFile, TakeText
-from vivace.agent.edits.find.target import parse_target
-from vivace.agent.edits.flow import EditTask, run_edit
-from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject, UseText
-from vivace.agent.edits.scope import read_scope
-from vivace.agent.events import AgentEvent
-from vivace.agent.model import Model
-from vivace.agent.options import Approval
-from vivace.agent.turn_events import (
+from vivace.agent.events.every import AgentEvent
+from vivace.agent.events.turn import (
     AnswerGrew,
-    AnswerStarted,
+    AttemptStarted,
     TimesMeasured,
     WritingEnded,
 )
+from vivace.agent.model import Model
+from vivace.agent.options import Approval
 from vivace.client.responses import ResponsesClient
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings
@@ -388,8 +388,8 @@ async def test_a_question_is_answered_as_it_is_written(play: Callable[..., Desk]
     question = read_question("What is this?", [desk.file])
     assert OLD in question.messages[-1]["content"]
     await run_ask(question, desk.model, presenter)
-    assert presenter.kinds == [AnswerStarted, AnswerGrew, WritingEnded, TimesMeasured]
-    said = "".join(event.delta for event in presenter.events if isinstance(event, AnswerGrew))
+    assert presenter.kinds == [AttemptStarted, AnswerGrew, WritingEnded, TimesMeasured]
+    said = "".join(event.text for event in presenter.events if isinstance(event, AnswerGrew))
     assert said == "Hello."
 
 

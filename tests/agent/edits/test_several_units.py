@@ -8,7 +8,13 @@ import pytest
 
 from tests.agent.edits.test_flow import HANG_S, Recorder
 from tests.server.serving import script
-from vivace.agent.edit_events import (
+from vivace.agent.edits.apply.journal import Entry, Journal
+from vivace.agent.edits.find.target import parse_target
+from vivace.agent.edits.flow import EditTask, run_edit
+from vivace.agent.edits.proposal import Accept, AcceptHunks, Reject, UseText
+from vivace.agent.edits.scope import read_scope
+from vivace.agent.effort import Effort
+from vivace.agent.events.edit import (
     DiffGrew,
     EditApplied,
     EditDecided,
@@ -18,15 +24,9 @@ from vivace.agent.edit_events import (
     UnitLeft,
     UnitLocated,
 )
-from vivace.agent.edits.apply.journal import Entry, Journal
-from vivace.agent.edits.find.target import parse_target
-from vivace.agent.edits.flow import EditTask, run_edit
-from vivace.agent.edits.proposal import Accept, AcceptHunks, Reject, UseText
-from vivace.agent.edits.scope import read_scope
-from vivace.agent.effort import Effort
+from vivace.agent.events.turn import TimesMeasured, WritingEnded
 from vivace.agent.model import Model
 from vivace.agent.options import Approval
-from vivace.agent.turn_events import TimesMeasured, WritingEnded
 from vivace.client.responses import ResponsesClient
 from vivace.client.warm import ServerAddress
 from vivace.errors import EditRejected, FileProblem

@@ -12,10 +12,10 @@ import pytest
 from tests.agent.loop.working import Face
 from tests.agent.loop.working import raw_call as call
 from vivace.agent.edits.apply.journal import Journal
+from vivace.agent.events.task import ApprovalAsked
 from vivace.agent.loop.asking import question
 from vivace.agent.loop.calls import Approval, Calls
 from vivace.agent.loop.opening import open_desk
-from vivace.agent.loop.steps import ApprovalAsked
 from vivace.agent.loop.task import Task
 from vivace.agent.permissions.policy import Policy
 from vivace.agent.permissions.shown import MAX_CHARS, MAX_LINES, parse

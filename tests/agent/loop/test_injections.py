@@ -16,8 +16,8 @@ from tests.agent.loop.working import Face
 from tests.agent.mcp import misbehaving
 from tests.sandboxes import needs_sandbox
 from vivace.agent.edits.apply.journal import Journal
+from vivace.agent.events.task import ApprovalAsked, CallStarted
 from vivace.agent.loop.calls import Calls, Desk
-from vivace.agent.loop.steps import ApprovalAsked, CallStarted
 from vivace.agent.mcp.opening import opened_servers
 from vivace.agent.mcp.servers import user_servers
 from vivace.agent.permissions.policy import Policy, project_policy

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.loop.working import Face, call, calls
-from vivace.agent.loop.steps import ApprovalAsked, MemoryRead
+from vivace.agent.events.task import ApprovalAsked, MemoryRead
 from vivace.agent.loop.task import Task
 from vivace.agent.permissions.policy import Policy
 

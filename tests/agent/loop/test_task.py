@@ -11,9 +11,7 @@ from tests.agent.loop.working import Face, call, calls
 from tests.sandboxes import needs_sandbox
 from tests.server.serving import LONG
 from vivace.agent.conversation.connection import Connection
-from vivace.agent.loop.calls import Approval
-from vivace.agent.loop.opening import can_call_tools, open_task
-from vivace.agent.loop.steps import (
+from vivace.agent.events.task import (
     ApprovalAsked,
     CallEnded,
     CallStarted,
@@ -23,6 +21,8 @@ from vivace.agent.loop.steps import (
     TextGrew,
     encode_step,
 )
+from vivace.agent.loop.calls import Approval
+from vivace.agent.loop.opening import can_call_tools, open_task
 from vivace.agent.loop.task import Task, TaskLimits
 from vivace.agent.loop.turn import fault_in_text
 from vivace.agent.permissions.policy import PROJECT_FILE, Policy

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from tests.agent.keeping import KeepingFace
+from vivace.agent.events.task import AnyStep, ApprovalAsked, CallEnded
 from vivace.agent.loop.calls import Approval
-from vivace.agent.loop.steps import AnyStep, ApprovalAsked, CallEnded
 
 
 class Face(KeepingFace):

@@ -4,19 +4,20 @@ from pathlib import Path
 
 import pytest
 
-from vivace.agent.conversation.transcript import talk_records, turn_records
 from vivace.agent.conversation.transcript.file import Transcript
+from vivace.agent.events import talk as talk_events
+from vivace.agent.events import turn as turn_events
 from vivace.agent.memory.transcript_index import TranscriptIndex
 
 
 def talk(folder: Path, id: str, *turns: tuple[str, str]) -> None:
-    began = talk_records.ConversationStarted(schema=2, id=id, folder=f"/work/{id}", model="m", at_s=1.0)
+    began = talk_events.ConversationStarted(schema=2, id=id, folder=f"/work/{id}", model="m", at_s=1.0)
     transcript = Transcript(folder / f"{id}.jsonl", began=began)
     for number, (text, answer) in enumerate(turns, 1):
-        transcript.append(turn_records.TurnBegun(turn=number, text=text, at_s=float(number)))
-        transcript.append(turn_records.AttemptBegun())
-        transcript.append(turn_records.AnswerDelta(text=answer))
-        transcript.append(turn_records.TurnOver(turn=number, status="completed"))
+        transcript.append(turn_events.TurnStarted(turn=number, text=text, at_s=float(number)))
+        transcript.append(turn_events.AttemptStarted())
+        transcript.append(turn_events.AnswerGrew(text=answer))
+        transcript.append(turn_events.TurnEnded(turn=number, status="completed"))
     transcript.close()
 
 

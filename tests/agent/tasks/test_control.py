@@ -11,7 +11,7 @@ from tests.agent.tasks.conftest import Start
 from tests.agent.tasks.tasking import seen, wait_for
 from tests.sandboxes import needs_sandbox
 from tests.server.serving import ancestors, until
-from vivace.agent.loop.steps import ApprovalAsked, CallEnded, Steered, TextGrew
+from vivace.agent.events.task import ApprovalAsked, CallEnded, Steered, TextGrew
 from vivace.agent.loop.task import TaskLimits
 from vivace.agent.tasks import control
 from vivace.agent.tasks.records import RunnerBegan

@@ -10,7 +10,7 @@ from tests.agent.tasks.conftest import Queue
 from tests.agent.tasks.tasking import Victim, work_in_child
 from tests.sandboxes import needs_sandbox
 from tests.server.serving import script, until_ready
-from vivace.agent.loop.steps import CallEnded, CallStarted, FilesWritten, TaskEnded
+from vivace.agent.events.task import CallEnded, CallStarted, FilesWritten, TaskEnded
 from vivace.agent.tasks.records import Line
 from vivace.agent.tasks.store import TaskFolder
 from vivace.agent.tasks.takeover.changes import read_changes

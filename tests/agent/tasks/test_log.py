@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.thorough import examples
-from vivace.agent.loop.steps import (
+from vivace.agent.events.task import (
     ApprovalAnswered,
     ApprovalAsked,
     CallEnded,

@@ -11,8 +11,8 @@ from tests.agent.loop.working import raw_call
 from tests.agent.tasks.conftest import Start
 from tests.agent.tasks.tasking import seen, wait_for
 from tests.server.serving import until
+from vivace.agent.events.task import ApprovalAsked
 from vivace.agent.loop.asking import is_whole
-from vivace.agent.loop.steps import ApprovalAsked
 from vivace.agent.permissions.shown import parse
 from vivace.agent.tasks import control
 from vivace.agent.tasks.store import TaskFolder

@@ -13,7 +13,7 @@ from tests.agent.mcp import misbehaving
 from tests.agent.tasks.conftest import Start
 from tests.agent.tasks.tasking import seen, wait_for
 from tests.server.serving import until
-from vivace.agent.loop.steps import ApprovalAsked, CallEnded, ServersOpened
+from vivace.agent.events.task import ApprovalAsked, CallEnded, ServersOpened
 from vivace.agent.permissions.policy import Policy, project_policy
 from vivace.agent.tasks import control
 from vivace.agent.trust.project import read_project

@@ -10,7 +10,7 @@ from tests.agent.edits.test_flow import OLD as TASK
 from tests.agent.tasks.conftest import Queue
 from tests.agent.tasks.tasking import Victim, work_in_child
 from tests.server.serving import script
-from vivace.agent.loop.steps import FilesWritten, TaskEnded, WritingBegan
+from vivace.agent.events.task import FilesWritten, TaskEnded, WritingBegan
 from vivace.agent.tasks.takeover.changes import read_changes
 from vivace.config import Settings
 

@@ -13,9 +13,7 @@ from tests.server.conftest import served
 from tests.server.serving import script
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.edits.apply.journal import Journal
-from vivace.agent.loop.calls import Approval
-from vivace.agent.loop.opening import open_desk
-from vivace.agent.loop.steps import (
+from vivace.agent.events.task import (
     AnyStep,
     ApprovalAsked,
     ChangeTakenBack,
@@ -25,6 +23,8 @@ from vivace.agent.loop.steps import (
     TaskEnded,
     WorkflowStarted,
 )
+from vivace.agent.loop.calls import Approval
+from vivace.agent.loop.opening import open_desk
 from vivace.agent.loop.task import TaskLimits
 from vivace.agent.permissions.policy import Policy
 from vivace.agent.permissions.shown import parse

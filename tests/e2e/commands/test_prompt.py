@@ -11,7 +11,7 @@ import pytest
 from tests.agent.loop.working import call
 from tests.e2e.conftest import SHOUTED, TASK
 from tests.e2e.terminal import PROGRAM, Done, Home, kill_hard, wait_until
-from vivace.agent.conversation.transcript.schema import SCHEMA
+from vivace.agent.events.base import SCHEMA
 
 LONG = "".join(f"{number} bottles of beer. " for number in range(70))
 

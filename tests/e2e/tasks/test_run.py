@@ -9,7 +9,7 @@ from tests.e2e.conftest import NEW, TASK
 from tests.e2e.terminal import Home, Terminal, wait_until
 from tests.sandboxes import needs_sandbox
 from tests.server.backends.upstream.fake import Fake, chat, chunk, says, tool_call
-from vivace.agent.conversation.transcript.schema import SCHEMA
+from vivace.agent.events.base import SCHEMA
 from vivace.agent.permissions.shown import parse
 
 EDIT = call("edit", path="a.py", old_text="x = 1", new_text="x = 2")

@@ -21,8 +21,8 @@ from acp.schema import (
 
 from vivace.acp.presenting.diffs import proposal_contents, rows_content
 from vivace.acp.presenting.updates import Updates
-from vivace.agent.edit_events import DiffGrew, EditPlanned, EditStarted, PlannedUnit, UnitLocated
 from vivace.agent.edits.proposal import Proposal
+from vivace.agent.events.edit import DiffGrew, EditPlanned, EditStarted, PlannedUnit, UnitLocated
 
 GROWS_S = 0.25  # between two updates of the growing diff
 

@@ -17,15 +17,17 @@ from vivace.acp.presenting.hunks import choose_hunks
 from vivace.acp.presenting.task_calls import TaskCalls
 from vivace.acp.presenting.terminals import run_in_terminal
 from vivace.acp.presenting.updates import Updates
-from vivace.agent import edit_events, talk_events, turn_events
 from vivace.agent.edits.conflict import Conflict, Resolution, Stop, TakeEdit, TakeFile
 from vivace.agent.edits.proposal import Accept, Decision, Proposal, Reject
-from vivace.agent.events import AgentEvent
+from vivace.agent.events import base as base_events
+from vivace.agent.events import edit as edit_events
+from vivace.agent.events import talk as talk_events
+from vivace.agent.events import turn as turn_events
+from vivace.agent.events.every import AgentEvent
+from vivace.agent.events.task import ApprovalAsked
 from vivace.agent.loop.calls import Approval
-from vivace.agent.loop.steps import ApprovalAsked
 from vivace.agent.sandbox.plain import run_plainly
 from vivace.agent.sandbox.run import Limits, Outcome
-from vivace.errors import VivaceError
 
 ACCEPT = PermissionOption(option_id="accept", name="Accept", kind="allow_once")
 ACCEPT_ALL = PermissionOption(
@@ -56,7 +58,7 @@ class AcpPresenter:
         self._was_run = False  # something of the change, in the sandbox
         self._is_loading = False  # that the model is being loaded was said
         self.accepts_all = False  # the user said yes to every edit of this session
-        self.error: VivaceError | None = None  # with which the turn failed
+        self.error: base_events.Failed | None = None  # with which the turn failed
 
     @contextmanager
     def prompted(self) -> Iterator[None]:
@@ -110,9 +112,9 @@ class AcpPresenter:
 
     def show(self, event: AgentEvent) -> None:
         match event:
-            case turn_events.AnswerGrew(delta=delta) | talk_events.SideGrew(delta=delta):
+            case turn_events.AnswerGrew(text=delta) | talk_events.SideGrew(text=delta):
                 self._updates.say(delta)
-            case turn_events.ReasoningGrew(delta=delta):
+            case turn_events.ReasoningGrew(text=delta):
                 self._updates.think(delta)
             case edit_events.DiffGrew():
                 self._edit.grow(event)
@@ -130,7 +132,7 @@ class AcpPresenter:
                 if turn == 1:
                     self._tell_title(" ".join(text.split())[:TITLE_CHARS])
                 self._updates.begin_message()
-            case turn_events.Abandoned(why=why):
+            case turn_events.AttemptAbandoned(why=why):
                 self._edit.end("failed")
                 self._task.abandon()
                 gone = "The server went away; this is the answer from its beginning."
@@ -143,10 +145,10 @@ class AcpPresenter:
                 self._is_loading = is_loading
             case turn_events.CodeRead() | turn_events.MemoryUsed():
                 self._note(event.in_words)
-            case turn_events.Retold(left_out=left_out) if left_out:
+            case turn_events.HistoryReplayed(left_out=left_out) if left_out:
                 self._note(event.in_words)
-            case turn_events.Failed(error=error):
-                self.error = error
+            case base_events.Failed():
+                self.error = event
                 self._edit.end("failed")
             case turn_events.TurnEnded():
                 self._edit.end("failed")  # no effect behind its own end

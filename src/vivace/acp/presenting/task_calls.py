@@ -22,8 +22,8 @@ from acp.schema import (
 
 from vivace.acp.presenting.diffs import unified_contents
 from vivace.acp.presenting.updates import Updates
-from vivace.agent.loop import steps
-from vivace.agent.loop.steps import AnyStep
+from vivace.agent.events import task as steps
+from vivace.agent.events.task import AnyStep
 
 KINDS: dict[str, ToolKind] = {
     "read": "read",

@@ -10,8 +10,8 @@ from typing import Any
 
 from vivace.agent.conversation.message.prompt import opening
 from vivace.agent.conversation.transcript.history import History
+from vivace.agent.events.turn import CodePiece
 from vivace.agent.prompting import Message
-from vivace.agent.turn_events import CodePiece
 from vivace.client.responses import ResponsesClient
 
 

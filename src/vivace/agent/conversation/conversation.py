@@ -36,10 +36,9 @@ from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.flow import show_and_offer
 from vivace.agent.edits.proposal import Proposal
-from vivace.agent.events import AgentEvent
-from vivace.agent.options import Options
-from vivace.agent.presenter import Presenter
-from vivace.agent.talk_events import (
+from vivace.agent.events.base import Failed
+from vivace.agent.events.every import AgentEvent
+from vivace.agent.events.talk import (
     Compacted,
     CompactionUndone,
     EditsRedone,
@@ -52,12 +51,9 @@ from vivace.agent.talk_events import (
     Renamed,
     Rewound,
 )
-from vivace.agent.turn_events import (
-    Failed,
-    TurnEnded,
-    TurnKind,
-    TurnStarted,
-)
+from vivace.agent.events.turn import TurnEnded, TurnKind, TurnStarted
+from vivace.agent.options import Options
+from vivace.agent.presenter import Presenter
 from vivace.errors import ConversationBusy, HolderGone, UsageError, VivaceError
 
 
@@ -333,7 +329,7 @@ class Conversation(Talk):
                 await asyncio.to_thread(self.check_message, text)
             ending = await self._work.run(text, found, kind, offer)
         except VivaceError as error:
-            self._show(Failed(error))
+            self._show(Failed.of(error))
         except asyncio.CancelledError:
             ending = Ending("stopped", turn.response_id)
             raise

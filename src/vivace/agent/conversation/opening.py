@@ -20,9 +20,9 @@ from vivace.agent.conversation.transcript.file import (
 from vivace.agent.conversation.transcript.history import History
 from vivace.agent.conversation.transcript.reading import beginning_of, files_by_use, read_history
 from vivace.agent.conversation.transcript.record_log import RecordLog
-from vivace.agent.conversation.transcript.schema import SCHEMA
-from vivace.agent.conversation.transcript.talk_records import ConversationResumed, ConversationStarted
 from vivace.agent.edits.apply.files import DISK, Files
+from vivace.agent.events.base import SCHEMA
+from vivace.agent.events.talk import ConversationResumed, ConversationStarted
 from vivace.agent.presenter import Presenter
 from vivace.config import Settings
 from vivace.errors import ConversationNotFound

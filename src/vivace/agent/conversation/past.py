@@ -15,8 +15,8 @@ from vivace.agent.conversation.transcript.file import SUFFIX, Transcript, file_o
 from vivace.agent.conversation.transcript.forking import fork_transcript
 from vivace.agent.conversation.transcript.reading import read_beginning, read_history, read_line
 from vivace.agent.conversation.transcript.record_log import RecordLog
-from vivace.agent.conversation.transcript.talk_records import WasRenamed
-from vivace.agent.conversation.transcript.turn_records import TurnBegun
+from vivace.agent.events.talk import Renamed
+from vivace.agent.events.turn import TurnStarted
 from vivace.agent.memory.transcript_index import MAX_FOUND, TranscriptIndex
 from vivace.config import Settings
 from vivace.errors import ConversationNotFound, UsageError
@@ -137,9 +137,9 @@ def _read(file: Path, mtime_ns: int, size: int) -> PastConversation | None:
                 record, is_damaged = read_line(line)
                 damaged += is_damaged
                 match record:
-                    case TurnBegun(text=text):
+                    case TurnStarted(text=text):
                         first = text
-                    case WasRenamed(title=title):
+                    case Renamed(title=title):
                         given = title
     except OSError:
         return None

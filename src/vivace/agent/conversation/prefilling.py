@@ -7,8 +7,8 @@ and is said, when the message is sent. Does not own the requests in flight (`cli
 from typing import Any
 
 from vivace.agent.conversation.connection import Connection
+from vivace.agent.events.talk import PromptWarmed
 from vivace.agent.presenter import Presenter
-from vivace.agent.talk_events import PromptWarmed
 from vivace.client.typed_ahead import TypedAhead
 from vivace.protocol.shapes.events import Response
 

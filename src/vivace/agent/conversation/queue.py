@@ -5,7 +5,7 @@ Owns the list. Every change is told at once as `QueueChanged`. Does not own when
 
 from collections.abc import Callable, Sequence
 
-from vivace.agent.talk_events import QueueChanged, QueuedMessage
+from vivace.agent.events.talk import QueueChanged, QueuedMessage
 
 
 class MessageQueue:

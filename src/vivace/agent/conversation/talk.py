@@ -23,12 +23,12 @@ from vivace.agent.conversation.transcript.records import AnyRecord
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.proposal import Proposal
 from vivace.agent.effort import Effort
+from vivace.agent.events.talk import Compacted, EditsRedone, EditsUndone, QueuedMessage, Rewound
+from vivace.agent.events.turn import TurnKind
 from vivace.agent.options import Approval, Options
 from vivace.agent.permissions.policy import Policy
 from vivace.agent.presenter import Presenter
 from vivace.agent.prompting import Message
-from vivace.agent.talk_events import Compacted, EditsRedone, EditsUndone, QueuedMessage, Rewound
-from vivace.agent.turn_events import TurnKind
 
 Offer = Callable[[Presenter, Journal], Awaitable[object]]  # shows a proposal, and writes what is taken
 

@@ -10,15 +10,6 @@ from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
-from vivace.agent.edit_events import (
-    EditPlanned,
-    EditProposed,
-    ImportsAdded,
-    NamesUndefined,
-    PlannedUnit,
-    UnitLeft,
-    UnitLocated,
-)
 from vivace.agent.edits.apply.source import splice
 from vivace.agent.edits.find.languages import PYTHON, language_for
 from vivace.agent.edits.find.units import Unit
@@ -32,6 +23,15 @@ from vivace.agent.edits.repair.imports.step import add_imports, missing_names
 from vivace.agent.edits.rewriting import UnitTask, Writing, is_usable, rewrite_unit
 from vivace.agent.edits.scope import EditScope
 from vivace.agent.effort import BUDGETS, Effort
+from vivace.agent.events.edit import (
+    EditPlanned,
+    EditProposed,
+    ImportsAdded,
+    NamesUndefined,
+    PlannedUnit,
+    UnitLeft,
+    UnitLocated,
+)
 from vivace.agent.memory.recall import NOTHING, Recalled
 from vivace.agent.model import Model
 from vivace.errors import EditRejected

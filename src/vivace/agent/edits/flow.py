@@ -12,7 +12,17 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from vivace.agent.edit_events import (
+from vivace.agent.edits.apply.files import DISK, Files
+from vivace.agent.edits.apply.journal import Change, Entry, Journal
+from vivace.agent.edits.apply.writing import Written, write_changes
+from vivace.agent.edits.check.substance import WORDS_ALONE
+from vivace.agent.edits.conflict import Stop, TakeFile, TakeText, find_conflict, is_merged
+from vivace.agent.edits.edit import propose
+from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject, UseText
+from vivace.agent.edits.repair.user_tests import AllowedTests, check_can_run, run_tests
+from vivace.agent.edits.scope import EditScope
+from vivace.agent.effort import BUDGETS, DEFAULT_EFFORT, Effort
+from vivace.agent.events.edit import (
     ConflictResolved,
     DiffGrew,
     EditApplied,
@@ -25,22 +35,12 @@ from vivace.agent.edit_events import (
     UserTestsEnded,
     UserTestsStarted,
 )
-from vivace.agent.edits.apply.files import DISK, Files
-from vivace.agent.edits.apply.journal import Change, Entry, Journal
-from vivace.agent.edits.apply.writing import Written, write_changes
-from vivace.agent.edits.check.substance import WORDS_ALONE
-from vivace.agent.edits.conflict import Stop, TakeFile, TakeText, find_conflict, is_merged
-from vivace.agent.edits.edit import propose
-from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject, UseText
-from vivace.agent.edits.repair.user_tests import AllowedTests, check_can_run, run_tests
-from vivace.agent.edits.scope import EditScope
-from vivace.agent.effort import BUDGETS, DEFAULT_EFFORT, Effort
-from vivace.agent.events import AgentEvent
+from vivace.agent.events.every import AgentEvent
+from vivace.agent.events.turn import TimesMeasured, TurnTimes, WritingEnded
 from vivace.agent.memory.recall import Memory, Recalled, joined
 from vivace.agent.model import Model
 from vivace.agent.options import Approval
 from vivace.agent.presenter import Presenter
-from vivace.agent.turn_events import TimesMeasured, TurnTimes, WritingEnded
 from vivace.errors import EditConflict, EditRejected, TestsCannotRun
 from vivace.protocol.shapes.events import Waterfall
 
@@ -203,7 +203,7 @@ def _recall(task: EditTask) -> dict[Path, Recalled]:
 def _named(waterfalls: list[Waterfall], located: int) -> tuple[TurnTimes, ...]:
     """Name the turns. The first `located` of them chose the unit, all others wrote."""
     names = ["locate" if index < located else "rewrite" for index in range(len(waterfalls))]
-    return tuple(TurnTimes(name, each) for name, each in zip(names, waterfalls, strict=True))
+    return tuple(TurnTimes.of(name, each) for name, each in zip(names, waterfalls, strict=True))
 
 
 async def _tested(tests: AllowedTests, effort: Effort, proposal: Proposal, presenter: Presenter) -> Proposal:

@@ -9,12 +9,6 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
-from vivace.agent.edit_events import (
-    AnswersCompared,
-    ComparingAnswers,
-    DiffGrew,
-    RepairStarted,
-)
 from vivace.agent.edits.apply.source import SourceFile, splice
 from vivace.agent.edits.check.choose import Candidate, choose
 from vivace.agent.edits.check.substance import WORDS_ALONE, changes_words_alone, is_about_words
@@ -30,6 +24,12 @@ from vivace.agent.edits.write.branches import Answer, write_others
 from vivace.agent.edits.write.live_diff import LiveDiff
 from vivace.agent.edits.write.rewrite import Rewrite, rewrite_request
 from vivace.agent.effort import Budget
+from vivace.agent.events.edit import (
+    AnswersCompared,
+    ComparingAnswers,
+    DiffGrew,
+    RepairStarted,
+)
 from vivace.agent.memory.recall import NOTHING, Recalled
 from vivace.agent.model import Model
 from vivace.errors import ContextOverflow, EditRejected, FileProblem, RequestRefused

@@ -7,7 +7,7 @@ nor what is asked about (`permissions.decision`).
 
 import hashlib
 
-from vivace.agent.loop.steps import ApprovalAsked
+from vivace.agent.events.task import ApprovalAsked
 from vivace.agent.permissions.shown import fits, hidden_in, parse, shown, shown_in_line
 from vivace.errors import ApprovalNeeded
 

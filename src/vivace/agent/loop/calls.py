@@ -14,12 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from vivace.agent.conversation.transcript.schema import SCHEMA
 from vivace.agent.edits.apply.journal import Change, Journal
 from vivace.agent.edits.apply.replacing import sha256_of
-from vivace.agent.loop.asking import digest_of, question
-from vivace.agent.loop.diffs import unified_diff
-from vivace.agent.loop.steps import (
+from vivace.agent.events.base import SCHEMA
+from vivace.agent.events.task import (
     AnyStep,
     ApprovalAnswered,
     ApprovalAsked,
@@ -33,6 +31,8 @@ from vivace.agent.loop.steps import (
     TaskStarted,
     WritingBegan,
 )
+from vivace.agent.loop.asking import digest_of, question
+from vivace.agent.loop.diffs import unified_diff
 from vivace.agent.memory.recall import NOTHING, Recalled
 from vivace.agent.permissions.decision import Need, Situation, Verdict, WritePath, can_be_kept, decide
 from vivace.agent.tools.base import MalformedCall, Tool, ToolContext, ToolResult

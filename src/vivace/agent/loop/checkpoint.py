@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vivace.agent.loop.steps import CallMade, ModelAnswered
+from vivace.agent.events.task import CallMade, ModelAnswered
 from vivace.agent.prompting import read_prompt, user
 
 Item = dict[str, Any]  # of a request's input

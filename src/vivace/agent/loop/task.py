@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from vivace.agent.conversation.connection import Connection
-from vivace.agent.conversation.transcript.schema import Error
-from vivace.agent.loop.calls import Calls, Desk
-from vivace.agent.loop.checkpoint import Checkpoint, Item, answer_items
-from vivace.agent.loop.steps import (
+from vivace.agent.events.base import Failed
+from vivace.agent.events.task import (
     EndReason,
     MemoryRead,
     ModelAnswered,
@@ -24,6 +22,8 @@ from vivace.agent.loop.steps import (
     TaskResumed,
     TurnBegan,
 )
+from vivace.agent.loop.calls import Calls, Desk
+from vivace.agent.loop.checkpoint import Checkpoint, Item, answer_items
 from vivace.agent.loop.turn import ModelTurn
 from vivace.agent.model import Tier
 from vivace.agent.prompting import user
@@ -293,10 +293,10 @@ class Task:
             seconds=round(self._used_s, 3),
             entries=tuple(self._desk.entries),
             refused=self._desk.refused,
-            error=Error(code=error.code, message=error.message, hint=error.hint) if error else None,
+            error=Failed.of(error) if error else None,
         )
 
 
 def fault_message(fault: str) -> str:
     """Return what the model is told of an answer that has no whole call."""
-    return f"Error: {fault}"
+    return f"Failed: {fault}"

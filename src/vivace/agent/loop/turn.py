@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from vivace.agent.events.task import TextGrew
 from vivace.agent.loop.calls import Calls, TaskPresenter
-from vivace.agent.loop.steps import TextGrew
 from vivace.client.turn import Turn
 from vivace.protocol.shapes.events import (
     AnyEvent,

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from vivace.agent.loop.steps import ServersOpened
+from vivace.agent.events.task import ServersOpened
 from vivace.agent.mcp.connection import ServerConnection
 from vivace.agent.mcp.servers import PROJECT_FILE, NamedServer, project_servers, user_servers
 from vivace.agent.mcp.tool import McpTool

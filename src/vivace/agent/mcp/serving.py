@@ -19,7 +19,6 @@ from vivace import __version__
 from vivace.agent.ask import read_question, run_ask
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.transcript.recording import unified
-from vivace.agent.edit_events import EditProposed
 from vivace.agent.edits.apply.entries import way_back
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.apply.source import check_led_to
@@ -28,14 +27,15 @@ from vivace.agent.edits.find.target import parse_target
 from vivace.agent.edits.flow import EditTask, run_edit
 from vivace.agent.edits.proposal import Decision, Proposal, Reject
 from vivace.agent.edits.scope import checked_instruction, read_scope
-from vivace.agent.events import AgentEvent
+from vivace.agent.events.edit import EditProposed
+from vivace.agent.events.every import AgentEvent
+from vivace.agent.events.talk import ModelProgress
+from vivace.agent.events.turn import AnswerGrew
 from vivace.agent.model import Model
 from vivace.agent.permissions.decision import Need, ReadPath, Situation, WritePath, decide
 from vivace.agent.permissions.paths import locate
 from vivace.agent.permissions.policy import Policy, project_policy
-from vivace.agent.talk_events import ModelProgress
 from vivace.agent.tools.base import Arguments, schema_of
-from vivace.agent.turn_events import AnswerGrew
 from vivace.config import Settings
 from vivace.errors import ApprovalNeeded, ServerGone, VivaceError
 from vivace.models.presence import with_model_present
@@ -158,7 +158,7 @@ class _Kept:
         if isinstance(event, EditProposed):
             self.diff = "".join(map(unified, event.proposal.files))
         elif isinstance(event, AnswerGrew):
-            self.text += event.delta
+            self.text += event.text
 
     async def decide(self, proposal: Proposal) -> Decision:
         del proposal

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vivace.agent.edits.write.answer import fence_for
+from vivace.agent.events.turn import GivenFile, MemoryUsed
 from vivace.agent.memory.instructions import InstructionFile, files_for, fitted, project_root
 from vivace.agent.memory.notes import Note, NoteStore
-from vivace.agent.turn_events import GivenFile, MemoryUsed
 from vivace.errors import VivaceError
 
 SMALL_CHARS = 2000  # about 500 tokens: a model of 1.5B loses its task behind long rules

@@ -15,9 +15,9 @@ from typing import Any
 
 from vivace.agent.conversation.message.missing import check_mentions
 from vivace.agent.conversation.transcript.file import new_id
+from vivace.agent.events.task import TaskEnded, WorkflowStarted
 from vivace.agent.loop.asking import is_whole
 from vivace.agent.loop.opening import can_call_tools, check_instruction, opening_message, recall
-from vivace.agent.loop.steps import TaskEnded, WorkflowStarted
 from vivace.agent.loop.task import EXIT_CODES, TaskLimits
 from vivace.agent.permissions.policy import Policy
 from vivace.agent.tasks import inbox

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
+from vivace.agent.events.task import AnyStep, ApprovalAnswered, ApprovalAsked, RedactedSteps, TextGrew
 from vivace.agent.loop.calls import Approval
-from vivace.agent.loop.steps import AnyStep, ApprovalAnswered, ApprovalAsked, RedactedSteps, TextGrew
 from vivace.agent.tasks.inbox import Message
 from vivace.agent.tasks.records import AnyRecord, Line
 from vivace.durable import replace_file

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from vivace.agent.conversation.transcript.schema import Record
-from vivace.agent.loop.steps import AnyStep
+from vivace.agent.events.base import Event
+from vivace.agent.events.task import AnyStep
 from vivace.agent.loop.task import TaskLimits
 from vivace.agent.permissions.policy import Access, Asking
 
@@ -19,7 +19,7 @@ SCHEMA = 1
 Way = Literal["tools", "units", "workflow"]
 
 
-class TaskQueued(Record, frozen=True, tag="task.queued"):
+class TaskQueued(Event, frozen=True, tag="task.queued"):
     """The first line of every log. The workplace is there."""
 
     schema: int  # the version of this format
@@ -39,18 +39,18 @@ class TaskQueued(Record, frozen=True, tag="task.queued"):
     uses_project: bool = False  # with the MCP servers that the folder names, if they are trusted
 
 
-class RunnerBegan(Record, frozen=True, tag="runner.started"):
+class RunnerBegan(Event, frozen=True, tag="runner.started"):
     """A process is started that works on the task. Without an end behind it, it was killed or still works."""
 
 
-class MessageTaken(Record, frozen=True, tag="message.taken"):
+class MessageTaken(Event, frozen=True, tag="message.taken"):
     """The process has read what a person said to the task."""
 
     number: int  # of the line in the inbox
     kind: str  # steer, answer or stop
 
 
-class TaskTaken(Record, frozen=True, tag="task.taken"):
+class TaskTaken(Event, frozen=True, tag="task.taken"):
     """Changes of the task were taken over into the user's folder."""
 
     entry: int  # the number in the undo journal

@@ -11,9 +11,7 @@ from pathlib import Path
 
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.apply.replacing import read_state, sha256_of
-from vivace.agent.loop.calls import Desk
-from vivace.agent.loop.checkpoint import Checkpoint, Item, answer_items, new_checkpoint, output_item
-from vivace.agent.loop.steps import (
+from vivace.agent.events.task import (
     CallEnded,
     CallMade,
     CallStarted,
@@ -25,6 +23,8 @@ from vivace.agent.loop.steps import (
     TurnBegan,
     WritingBegan,
 )
+from vivace.agent.loop.calls import Desk
+from vivace.agent.loop.checkpoint import Checkpoint, Item, answer_items, new_checkpoint, output_item
 from vivace.agent.loop.task import TaskLimits, fault_message
 from vivace.agent.prompting import user
 from vivace.agent.tasks.records import Line, TaskQueued

@@ -8,8 +8,8 @@ import asyncio
 import logging
 from pathlib import Path
 
-from vivace.agent.conversation.transcript.schema import Error
-from vivace.agent.loop.steps import TaskEnded
+from vivace.agent.events.base import Failed
+from vivace.agent.events.task import TaskEnded
 from vivace.agent.tasks.log import TaskLog
 from vivace.agent.tasks.store import TaskFolder
 from vivace.agent.tasks.working import TaskWork
@@ -33,8 +33,8 @@ def run(path: str, settings: bytes) -> int:
 def _end(folder: TaskFolder, error: Exception) -> None:
     """Write the end into the log, if the log can be written at all."""
     if isinstance(error, VivaceError):
-        told = Error(code=error.code, message=error.message, hint=error.hint)
+        told = Failed.of(error)
     else:
-        told = Error(code="failed", message=f"The task broke off ({type(error).__name__}: {error}).")
+        told = Failed(code="failed", message=f"The task broke off ({type(error).__name__}: {error}).")
     with TaskLog(folder.log_file) as opened:
         opened.append(TaskEnded(reason="failed", exit_code=FAILED, error=told))

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from vivace.agent.conversation.transcript.schema import Error
-from vivace.agent.loop.steps import (
+from vivace.agent.events.base import Failed
+from vivace.agent.events.task import (
     ApprovalAnswered,
     ApprovalAsked,
     CallEnded,
@@ -51,7 +51,7 @@ class TaskState:
     last: str = ""  # what it did last, in a line
     text: str = ""  # the model's last words: at the end, its summary
     reason: EndReason | None = None  # of the last end
-    error: Error | None = None
+    error: Failed | None = None
     exit_code: int = 0
     asked: ApprovalAsked | None = None  # what it waits for
     messages_taken: int = 0  # lines of the inbox

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vivace.agent.loop.steps import ApprovalAsked
+from vivace.agent.events.task import ApprovalAsked
 from vivace.agent.tasks.lock import read_holder
 from vivace.agent.tasks.log import kept_question, read_lines
 from vivace.agent.tasks.records import Line, TaskQueued

@@ -12,9 +12,13 @@ from pathlib import Path
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.message.mentions import mentions_in
 from vivace.agent.conversation.transcript.history import History, Turn
-from vivace.agent.conversation.transcript.schema import Error
 from vivace.agent.conversation.turns.turn_work import TurnWork
-from vivace.agent.edit_events import (
+from vivace.agent.edits.apply.replacing import sha256_of
+from vivace.agent.edits.apply.source import check_led_to
+from vivace.agent.edits.conflict import Conflict, Resolution, Stop
+from vivace.agent.edits.proposal import Accept, Decision, Proposal, Reject
+from vivace.agent.events.base import Failed
+from vivace.agent.events.edit import (
     EditApplied,
     EditDecided,
     EditPlanned,
@@ -23,15 +27,8 @@ from vivace.agent.edit_events import (
     UnitLeft,
     UnitLocated,
 )
-from vivace.agent.edits.apply.replacing import sha256_of
-from vivace.agent.edits.apply.source import check_led_to
-from vivace.agent.edits.conflict import Conflict, Resolution, Stop
-from vivace.agent.edits.proposal import Accept, Decision, Proposal, Reject
-from vivace.agent.events import AgentEvent
-from vivace.agent.loop.asking import question
-from vivace.agent.loop.calls import Desk, TaskPresenter
-from vivace.agent.loop.diffs import unified_diff
-from vivace.agent.loop.steps import (
+from vivace.agent.events.every import AgentEvent
+from vivace.agent.events.task import (
     ApprovalAnswered,
     EndReason,
     FilesWritten,
@@ -43,12 +40,15 @@ from vivace.agent.loop.steps import (
     TurnBegan,
     WritingBegan,
 )
+from vivace.agent.events.turn import AnswerGrew, AttemptStarted, TimesMeasured
+from vivace.agent.loop.asking import question
+from vivace.agent.loop.calls import Desk, TaskPresenter
+from vivace.agent.loop.diffs import unified_diff
 from vivace.agent.loop.task import EXIT_CODES, INTERACTIVE, Pace, TaskLimits
 from vivace.agent.permissions.decision import Situation, Verdict, WritePath, decide
 from vivace.agent.permissions.paths import locate
 from vivace.agent.tasks.resuming import WRITTEN, look_at
 from vivace.agent.tools.base import Step
-from vivace.agent.turn_events import AnswerGrew, AnswerStarted, TimesMeasured
 from vivace.errors import (
     APPROVAL_NEEDED,
     DONE,
@@ -161,7 +161,7 @@ class UnitsTask:
             seconds=round(time.monotonic() - self._began_s, 3),
             entries=tuple(self._presenter.entries),
             refused=int(is_refused),
-            error=Error(code=error.code, message=error.message, hint=error.hint) if error else None,
+            error=Failed.of(error) if error else None,
         )
 
 
@@ -201,14 +201,14 @@ class UnitsPresenter:
                 self._show_plan()
                 for missing in proposal.missing:
                     self._say(f"Not in it: {missing}\n")
-            case AnswerStarted():
+            case AttemptStarted():
                 self._answer = ""
-            case AnswerGrew(delta=delta):
+            case AnswerGrew(text=delta):
                 self._answer += delta
                 self.summary = self._answer
                 self._say(delta)
             case TimesMeasured(turns=turns):
-                self.tokens += sum(each.waterfall.new_tokens + each.waterfall.output_tokens for each in turns)
+                self.tokens += sum(each.new_tokens + each.output_tokens for each in turns)
             case EditDecided(proposal=proposal, decision=decision) if not isinstance(decision, Reject):
                 self._face.show(_writing(proposal))
             case EditApplied(proposal=proposal, number=number):

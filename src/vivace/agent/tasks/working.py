@@ -12,11 +12,11 @@ from typing import Protocol
 
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.edits.apply.journal import Journal
-from vivace.agent.loop.opening import open_desk
-from vivace.agent.loop.steps import (
+from vivace.agent.events.task import (
     Steered,
     TaskEnded,
 )
+from vivace.agent.loop.opening import open_desk
 from vivace.agent.loop.task import UNATTENDED, Task
 from vivace.agent.mcp.opening import NamedServers, ServerPool, servers_without_asking
 from vivace.agent.mcp.servers import user_servers

@@ -7,7 +7,7 @@ where workflows are (`finding`), nor the run (`running`).
 from collections.abc import Sequence
 from pathlib import Path
 
-from vivace.agent.loop.steps import WorkflowStarted
+from vivace.agent.events.task import WorkflowStarted
 from vivace.agent.workflows.finding import Found, find_workflow
 from vivace.agent.workflows.running import with_defaults
 from vivace.config import Settings

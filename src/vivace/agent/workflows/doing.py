@@ -25,9 +25,9 @@ from vivace.agent.edits.flow import EditTask, offer, run_edit
 from vivace.agent.edits.proposal import Proposal, make_proposal
 from vivace.agent.edits.scope import checked_instruction, read_scope
 from vivace.agent.edits.write.answer import fence_for
+from vivace.agent.events.task import ApprovalAnswered, ChangeTakenBack, FilesWritten, TextGrew
 from vivace.agent.loop.asking import question
 from vivace.agent.loop.calls import Desk
-from vivace.agent.loop.steps import ApprovalAnswered, ChangeTakenBack, FilesWritten, TextGrew
 from vivace.agent.memory.opening import memory_for
 from vivace.agent.model import Model
 from vivace.agent.permissions.decision import (

@@ -5,8 +5,8 @@ Does not own the question (`tasks.units`), nor the rules (`permissions.decision`
 
 from pathlib import Path
 
-from vivace.agent.edit_events import EditApplied
-from vivace.agent.events import AgentEvent
+from vivace.agent.events.edit import EditApplied
+from vivace.agent.events.every import AgentEvent
 from vivace.agent.loop.calls import TaskPresenter
 from vivace.agent.permissions.decision import Verdict
 from vivace.agent.tasks.units import UnitsPresenter

@@ -6,7 +6,7 @@ Owns the fold. Does not own the lines (`loop.steps`) nor the file (`tasks.log`).
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from vivace.agent.loop.steps import (
+from vivace.agent.events.task import (
     ChangeTakenBack,
     FilesWritten,
     Steered,

@@ -10,9 +10,9 @@ import time
 from collections.abc import Mapping, Sequence
 
 from vivace.agent.conversation.connection import Connection
-from vivace.agent.conversation.transcript.schema import Error
+from vivace.agent.events.base import Failed
+from vivace.agent.events.task import EndReason, Steered, StepBegan, StepEnded, TaskEnded
 from vivace.agent.loop.calls import Desk
-from vivace.agent.loop.steps import EndReason, Steered, StepBegan, StepEnded, TaskEnded
 from vivace.agent.loop.task import EXIT_CODES, TaskLimits
 from vivace.agent.tools.bounded import bounded
 from vivace.agent.workflows.doing import StepWork
@@ -190,7 +190,7 @@ class WorkflowRun:
             turns=self._count,
             seconds=round(time.monotonic() - self._began_s, 3),
             entries=tuple(self._before.diffs),
-            error=Error(code=error.code, message=error.message, hint=error.hint) if error else None,
+            error=Failed.of(error) if error else None,
         )
 
 

@@ -18,12 +18,12 @@ from vivace.agent.edits.flow import EditTask, run_edit
 from vivace.agent.edits.repair.user_tests import AllowedTests, check_can_run
 from vivace.agent.edits.scope import checked_instruction, read_scope
 from vivace.agent.effort import Effort
+from vivace.agent.events.base import Failed
 from vivace.agent.memory.opening import memory_for
 from vivace.agent.model import Model
 from vivace.agent.options import Approval
 from vivace.agent.presenter import Presenter
 from vivace.agent.trust.settings import with_project_settings
-from vivace.agent.turn_events import Failed
 from vivace.cli.connection import with_model
 from vivace.cli.edits.undoing import open_journal
 from vivace.cli.installation.fetching import with_model_here
@@ -58,7 +58,7 @@ def _shown(presenter: Presenter, work: Callable[[], None]) -> int:
     try:
         work()
     except VivaceError as error:
-        presenter.show(Failed(error))
+        presenter.show(Failed.of(error))
         return error.exit_code
     return DONE
 

@@ -9,8 +9,12 @@ import sys
 from vivace.agent.conversation.transcript.file import encode_record
 from vivace.agent.conversation.transcript.recording import unified
 from vivace.agent.conversation.transcript.records import AnyRecord
-from vivace.agent.conversation.transcript.turn_records import Result
-from vivace.agent.edit_events import (
+from vivace.agent.edits.apply.entries import way_back
+from vivace.agent.edits.conflict import Conflict, Resolution, Stop
+from vivace.agent.edits.proposal import Decision, Proposal, Reject
+from vivace.agent.events import task as steps
+from vivace.agent.events.base import Failed
+from vivace.agent.events.edit import (
     AnswersCompared,
     EditApplied,
     EditPlanned,
@@ -20,28 +24,23 @@ from vivace.agent.edit_events import (
     UnitLeft,
     UserTestsEnded,
 )
-from vivace.agent.edits.apply.entries import way_back
-from vivace.agent.edits.conflict import Conflict, Resolution, Stop
-from vivace.agent.edits.proposal import Decision, Proposal, Reject
-from vivace.agent.events import AgentEvent
-from vivace.agent.loop import steps
-from vivace.agent.loop.steps import AnyStep
-from vivace.agent.talk_events import CompactionStarted, ModelProgress
-from vivace.agent.tools.bounded import printable
-from vivace.agent.turn_events import (
-    Abandoned,
+from vivace.agent.events.every import AgentEvent
+from vivace.agent.events.talk import CompactionStarted, ModelProgress
+from vivace.agent.events.task import AnyStep
+from vivace.agent.events.turn import (
     AnswerGrew,
+    AttemptAbandoned,
     CodeRead,
-    Failed,
+    HistoryReplayed,
     MemoryUsed,
-    Retold,
+    Result,
     TaskStepped,
     TurnStarted,
 )
+from vivace.agent.tools.bounded import printable
 from vivace.cli.show.plain_output import PlainOutput
 from vivace.cli.show.screen import complain
 from vivace.cli.talk.prompt_options import OutputFormat
-from vivace.errors import VivaceError
 from vivace.redaction import redact
 
 
@@ -52,7 +51,7 @@ class HeadlessPresenter:
         self._has_begun = False  # the message it was called with
         self._was_run = False  # something of the change, in the sandbox
         self._is_loading = False  # that the model is being loaded was said
-        self.error: VivaceError | None = None  # with which the turn failed
+        self.error: Failed | None = None  # with which the turn failed
         self.why_refused = ""  # a call of a tool, the last one
 
     def take(self, record: AnyRecord) -> None:
@@ -62,8 +61,8 @@ class HeadlessPresenter:
 
     def show(self, event: AgentEvent) -> None:
         match event:
-            case Failed(error=error):
-                self.error = error
+            case Failed():
+                self.error = event
             case TaskStepped(step=steps.CallEnded(status="refused", summary=summary)):
                 self.why_refused = redact(printable(summary))
         if isinstance(event, Failed):
@@ -73,7 +72,7 @@ class HeadlessPresenter:
 
     def _show_text(self, event: AgentEvent) -> None:
         match event:
-            case AnswerGrew(delta=delta):
+            case AnswerGrew(text=delta):
                 self._out.write(delta)
             case TaskStepped(step=step):
                 self._show_step(step)
@@ -84,12 +83,12 @@ class HeadlessPresenter:
                     self._out.end_line()
                     self.progress(f"Queued by another face: {redact(printable(said))}")
                 self._has_begun = True
-            case Abandoned(why=why, steer=steer):
+            case AttemptAbandoned(why=why, steer=steer):
                 self._out.end_line()
                 went = "The server went away" if why == "server_gone" else "Steered by another face"
                 said = f": {redact(printable(steer))}" if steer else ""
                 self.progress(f"{went}{said}; this is the answer from its beginning.")
-            case Retold(left_out=left_out) if left_out:
+            case HistoryReplayed(left_out=left_out) if left_out:
                 self.progress(event.in_words)
             case ModelProgress(is_loading=is_loading):
                 if is_loading and not self._is_loading:

@@ -9,7 +9,10 @@ from typing import Any
 import msgspec
 
 from vivace.agent.conversation.transcript.recording import unified
-from vivace.agent.edit_events import (
+from vivace.agent.edits.conflict import Conflict, Resolution, Stop
+from vivace.agent.edits.proposal import Decision, Proposal, Reject
+from vivace.agent.events.base import Failed
+from vivace.agent.events.edit import (
     AnswersCompared,
     ComparingAnswers,
     DiffGrew,
@@ -25,16 +28,9 @@ from vivace.agent.edit_events import (
     UserTestsEnded,
     UserTestsStarted,
 )
-from vivace.agent.edits.conflict import Conflict, Resolution, Stop
-from vivace.agent.edits.proposal import Decision, Proposal, Reject
-from vivace.agent.events import AgentEvent
-from vivace.agent.talk_events import ModelProgress
-from vivace.agent.turn_events import (
-    AnswerGrew,
-    Failed,
-    MemoryUsed,
-    TimesMeasured,
-)
+from vivace.agent.events.every import AgentEvent
+from vivace.agent.events.talk import ModelProgress
+from vivace.agent.events.turn import AnswerGrew, MemoryUsed, TimesMeasured
 
 
 class JsonPresenter:
@@ -61,7 +57,7 @@ class JsonPresenter:
                 by = "model" if was_ranked else "user"
                 name, lines = unit.qualified_name, unit.lines_text
                 _emit("located", path=str(source.path), unit=name, lines=lines, by=by)
-            case DiffGrew(delta=delta) | AnswerGrew(delta=delta):
+            case DiffGrew(delta=delta) | AnswerGrew(text=delta):
                 _emit("delta", text=delta)
             case ComparingAnswers(count=count, problem=problem):
                 _emit("comparing", count=count, problem=problem)
@@ -80,7 +76,7 @@ class JsonPresenter:
             case EditProposed(proposal=proposal):
                 _emit("proposal", diff=_unified(proposal), problems=[*proposal.problems, *proposal.missing])
             case TimesMeasured(model=model, first_token_ms=first_token_ms, turns=turns):
-                stages = [msgspec.to_builtins(turn.waterfall) for turn in turns]
+                stages = [msgspec.to_builtins(turn) for turn in turns]
                 _emit("waterfall", model=model, first_token_ms=first_token_ms, turns=stages)
             case EditApplied(proposal=proposal, number=number, merged_paths=merged):
                 for file in proposal.changed:
@@ -88,7 +84,7 @@ class JsonPresenter:
             case EditNotApplied(proposal=proposal):
                 for file in proposal.files:
                     _emit("not_written", path=str(file.source.path))
-            case Failed(error=error):
+            case Failed() as error:
                 _emit("error", code=error.code, message=error.message, hint=error.hint)
 
     async def decide(self, proposal: Proposal) -> Decision:

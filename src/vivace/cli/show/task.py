@@ -13,8 +13,7 @@ import termios
 from collections.abc import Sequence
 
 from vivace.agent.edits.apply.entries import way_back
-from vivace.agent.loop.calls import Approval
-from vivace.agent.loop.steps import (
+from vivace.agent.events.task import (
     AnyStep,
     ApprovalAsked,
     CallEnded,
@@ -32,6 +31,7 @@ from vivace.agent.loop.steps import (
     TextGrew,
     encode_step,
 )
+from vivace.agent.loop.calls import Approval
 from vivace.agent.permissions.shown import in_rows, shown_in_line
 from vivace.agent.tools.bounded import printable
 from vivace.cli.show.plain_output import PlainOutput

@@ -10,7 +10,11 @@ import tempfile
 from pathlib import Path
 
 from vivace.agent import waterfall
-from vivace.agent.edit_events import (
+from vivace.agent.edits.apply.entries import way_back
+from vivace.agent.edits.conflict import Conflict, Resolution, Stop, TakeEdit, TakeFile, TakeText
+from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject, UseText
+from vivace.agent.events.base import Failed
+from vivace.agent.events.edit import (
     AnswersCompared,
     ComparingAnswers,
     DiffGrew,
@@ -27,19 +31,9 @@ from vivace.agent.edit_events import (
     UserTestsEnded,
     UserTestsStarted,
 )
-from vivace.agent.edits.apply.entries import way_back
-from vivace.agent.edits.conflict import Conflict, Resolution, Stop, TakeEdit, TakeFile, TakeText
-from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject, UseText
-from vivace.agent.events import AgentEvent
-from vivace.agent.talk_events import ModelProgress
-from vivace.agent.turn_events import (
-    AnswerGrew,
-    AnswerStarted,
-    Failed,
-    MemoryUsed,
-    TimesMeasured,
-    WritingEnded,
-)
+from vivace.agent.events.every import AgentEvent
+from vivace.agent.events.talk import ModelProgress
+from vivace.agent.events.turn import AnswerGrew, AttemptStarted, MemoryUsed, TimesMeasured, WritingEnded
 from vivace.agent.user_editor import edit_bytes, edit_files
 from vivace.cli.show.screen import Screen, complain
 from vivace.cli.show.spinner import Spinner
@@ -90,13 +84,13 @@ class TerminalPresenter:
                 screen.dim(event.in_words)
             case ImportsAdded() | NamesUndefined():
                 screen.dim(event.in_words)
-            case AnswerStarted():
+            case AttemptStarted():
                 self._is_answering = True
                 self._spinner.wait_for("Reading")
             case DiffGrew():
                 if screen.is_live_due:
                     screen.draw_live(event.rows)
-            case AnswerGrew(delta=delta):
+            case AnswerGrew(text=delta):
                 screen.write(delta)
             case WritingEnded():
                 screen.end_live()
@@ -113,7 +107,7 @@ class TerminalPresenter:
                 if reason != "shown_only":
                     screen.say("Nothing written.")
                 self._show_times()
-            case Failed(error=error):
+            case Failed() as error:
                 complain(error.message, error.hint)
 
     def _show_plan(self, event: EditPlanned) -> None:
@@ -133,7 +127,7 @@ class TerminalPresenter:
         times = self._times
         if times is None:
             return
-        turns = [(turn.name, turn.waterfall) for turn in times.turns]
+        turns = [(turn.name, turn) for turn in times.turns]
         self._screen.dim(waterfall.one_line(times.model, [each for _, each in turns], times.first_token_ms))
         if self._verbose:
             for row in waterfall.table(turns, times.first_token_ms, apply_ms):

@@ -19,9 +19,9 @@ from vivace.agent.conversation.message.intent import intent_by_words
 from vivace.agent.conversation.message.missing import check_mentions
 from vivace.agent.conversation.opening import last_conversation, open_conversation, resume_conversation
 from vivace.agent.conversation.transcript.history import Turn
-from vivace.agent.conversation.transcript.schema import SCHEMA, Error
-from vivace.agent.conversation.transcript.turn_records import FileEdit, Result
 from vivace.agent.edits.write.answer import fence_for
+from vivace.agent.events.base import SCHEMA, Failed
+from vivace.agent.events.turn import FileEdit, Result
 from vivace.agent.permissions.policy import Policy
 from vivace.agent.trust.settings import with_project_settings
 from vivace.cli.installation.fetching import with_model_here
@@ -104,21 +104,22 @@ def _piped() -> str:
     return sys.stdin.buffer.read().decode("utf-8", "replace")
 
 
-def _shortfall(turn: Turn, why_refused: str, *, may_write: bool) -> VivaceError | None:
+def _shortfall(turn: Turn, why_refused: str, *, may_write: bool) -> Failed | None:
     """Return what kept the turn from being all that was asked for, if it did not fail."""
     if turn.status == "cut":
-        return LimitReached("The answer was cut at the limit of its length.", "`--continue` goes on from it.")
+        return Failed.of(
+            LimitReached("The answer was cut at the limit of its length.", "`--continue` goes on from it.")
+        )
     if turn.refused_calls:
         said = f"{turn.refused_calls} calls of tools were not allowed. {why_refused}".strip()
-        return ApprovalNeeded(said, "" if may_write else "--yes lets it write files here.")
+        return Failed.of(ApprovalNeeded(said, "" if may_write else "--yes lets it write files here."))
     if turn.edits and turn.edits[-1].outcome == "shown_only":
-        return ApprovalNeeded(
-            "The change was not written: nobody is here to say yes to it.", "--yes writes changes."
-        )
+        problem = "The change was not written: nobody is here to say yes to it."
+        return Failed.of(ApprovalNeeded(problem, "--yes writes changes."))
     return None
 
 
-def _result(talk: Conversation, turn: Turn, error: VivaceError | None) -> Result:
+def _result(talk: Conversation, turn: Turn, error: Failed | None) -> Result:
     return Result(
         schema=SCHEMA,
         id=talk.id,
@@ -129,7 +130,7 @@ def _result(talk: Conversation, turn: Turn, error: VivaceError | None) -> Result
             FileEdit(path=edit.path, unit=edit.unit, diff=edit.diff, outcome=edit.outcome)
             for edit in turn.edits
         ],
-        error=_error(error) if error else None,
+        error=error,
         total_tokens=turn.total_tokens,
     )
 
@@ -137,9 +138,5 @@ def _result(talk: Conversation, turn: Turn, error: VivaceError | None) -> Result
 def _failed(error: VivaceError) -> Result:
     """Return the result of a message that did not become a turn."""
     return Result(
-        schema=SCHEMA, id="", status="failed", exit_code=error.exit_code, text="", error=_error(error)
+        schema=SCHEMA, id="", status="failed", exit_code=error.exit_code, text="", error=Failed.of(error)
     )
-
-
-def _error(error: VivaceError) -> Error:
-    return Error(code=error.code, message=error.message, hint=error.hint)

@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 from vivace.agent.edits.flow import show_and_offer
+from vivace.agent.events.base import Failed
 from vivace.agent.memory.first_draft import INSTRUCTION, check_absent, draft, proposed, summarize
 from vivace.agent.memory.instructions import project_root
 from vivace.agent.model import Model
 from vivace.agent.options import Approval
-from vivace.agent.turn_events import Failed
 from vivace.cli.connection import with_model
 from vivace.cli.edits.undoing import open_journal
 from vivace.cli.installation.fetching import with_model_here
@@ -34,7 +34,7 @@ def write_first_draft(settings: Settings, approval: Approval, *, is_described: b
         proposal = proposed(root, draft(root, summary))
         asyncio.run(show_and_offer(proposal, INSTRUCTION, approval, presenter, open_journal(settings)))
     except VivaceError as error:
-        presenter.show(Failed(error))
+        presenter.show(Failed.of(error))
         return error.exit_code
     return DONE
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import click
 
-from vivace.agent.loop.steps import ApprovalAsked
+from vivace.agent.events.task import ApprovalAsked
 from vivace.agent.tasks import control
 from vivace.agent.tasks.log import encode_record
 from vivace.agent.tasks.records import AnyRecord, MessageTaken, RunnerBegan, TaskQueued, TaskTaken

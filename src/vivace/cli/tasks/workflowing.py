@@ -14,9 +14,9 @@ import click
 from vivace.agent.conversation.connection import Connection
 from vivace.agent.conversation.transcript.file import new_id
 from vivace.agent.edits.apply.journal import Journal
+from vivace.agent.events.task import AnyStep, ApprovalAsked, TaskEnded, TaskStarted
 from vivace.agent.loop.calls import Approval
 from vivace.agent.loop.opening import open_desk
-from vivace.agent.loop.steps import AnyStep, ApprovalAsked, TaskEnded, TaskStarted
 from vivace.agent.loop.task import TaskLimits
 from vivace.agent.permissions.policy import Policy
 from vivace.agent.tasks.control import start_task

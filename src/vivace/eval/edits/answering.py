@@ -14,7 +14,6 @@ from pathlib import Path
 
 import msgspec
 
-from vivace.agent.edit_events import EditPlanned, ImportsAdded, UnitLocated
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.conflict import Conflict, Resolution, Stop
 from vivace.agent.edits.find.languages import fence_tag_for
@@ -25,7 +24,8 @@ from vivace.agent.edits.proposal import Decision, Proposal, Reject
 from vivace.agent.edits.scope import read_scope
 from vivace.agent.edits.write.answer import fence_for
 from vivace.agent.effort import Effort
-from vivace.agent.events import AgentEvent
+from vivace.agent.events.edit import EditPlanned, ImportsAdded, UnitLocated
+from vivace.agent.events.every import AgentEvent
 from vivace.agent.memory.recall import Memory
 from vivace.agent.model import Model
 from vivace.agent.prompting import user

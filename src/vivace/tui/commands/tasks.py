@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from vivace.agent.loop import steps
+from vivace.agent.events import task as steps
 from vivace.agent.permissions.policy import Policy
 from vivace.agent.tasks import control
 from vivace.agent.tasks.state import TaskState

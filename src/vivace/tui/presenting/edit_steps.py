@@ -7,8 +7,9 @@ Owns the block of the edit at hand. Does not own the question about it (`questio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from vivace.agent import edit_events, turn_events
-from vivace.agent.events import AgentEvent
+from vivace.agent.events import edit as edit_events
+from vivace.agent.events import turn as turn_events
+from vivace.agent.events.every import AgentEvent
 from vivace.tui.transcript.blocks import Note
 from vivace.tui.transcript.diff import EditBlock
 from vivace.tui.transcript.view import Transcript
@@ -40,7 +41,7 @@ class EditSteps:
         """Show a step of an edit. Return whether the event is one."""
         match event:
             case turn_events.FileChosen(path=path):
-                self._say(f"reading {path.name}")
+                self._say(f"reading {Path(path).name}")
             case edit_events.EditStarted(source=source):
                 self._was_run = False
                 self.block = self._transcript.add(

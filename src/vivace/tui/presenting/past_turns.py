@@ -5,7 +5,7 @@ Owns which blocks those are. Does not own the state (`transcript.history`).
 
 from typing import TYPE_CHECKING
 
-from vivace.agent import turn_events
+from vivace.agent.events import turn as turn_events
 from vivace.tui.transcript.answer import Answer
 from vivace.tui.transcript.blocks import Note, Said, Table, Thinking
 from vivace.tui.transcript.view import Transcript

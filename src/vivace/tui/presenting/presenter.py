@@ -9,12 +9,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from vivace.agent import edit_events, talk_events, turn_events, waterfall
+from vivace.agent import waterfall
 from vivace.agent.edits.conflict import Conflict, Resolution
 from vivace.agent.edits.proposal import Decision, Proposal
-from vivace.agent.events import AgentEvent
+from vivace.agent.events import base as base_events
+from vivace.agent.events import edit as edit_events
+from vivace.agent.events import talk as talk_events
+from vivace.agent.events import turn as turn_events
+from vivace.agent.events.every import AgentEvent
+from vivace.agent.events.task import ApprovalAsked
 from vivace.agent.loop.calls import Approval
-from vivace.agent.loop.steps import ApprovalAsked
 from vivace.agent.permissions.modes import mode_of
 from vivace.tui.background import question_block
 from vivace.tui.presenting.edit_steps import EditSteps, named
@@ -98,18 +102,18 @@ class ScreenPresenter:
 
     def show(self, event: AgentEvent) -> None:
         match event:
-            case turn_events.ReasoningGrew(delta=delta):
+            case turn_events.ReasoningGrew(text=delta):
                 self._thinking = self._thinking or self._transcript.add(Thinking())
                 self._thinking.grow(delta)
                 self._say("thinking")
-            case turn_events.AnswerGrew(delta=delta):
+            case turn_events.AnswerGrew(text=delta):
                 self._end_thinking()
                 self._answer = self._answer or self._transcript.add(Answer())
                 self._answer.grow(delta)
                 self._say("writing")
             case edit_events.DiffGrew():
                 self._edit.grow(event)
-            case talk_events.SideGrew(delta=delta):
+            case talk_events.SideGrew(text=delta):
                 if self._side is not None:
                     self._side.grow(delta)
             case turn_events.TaskStepped(step=step):
@@ -142,14 +146,14 @@ class ScreenPresenter:
                 self._steps.begin()
                 self._status.warm_percent = None
                 self._say("thinking")
-            case turn_events.AnswerStarted():
+            case turn_events.AttemptStarted():
                 self._end_thinking()
                 self._answer = None
                 self._say("reading")
             case turn_events.CodeRead() | turn_events.MemoryUsed():
                 add(Note(event.in_words))
                 self._say("reading")
-            case turn_events.Abandoned(steer=steer, why=why):
+            case turn_events.AttemptAbandoned(steer=steer, why=why):
                 self._strike()
                 add(
                     Said(shortened(steer), "↪")
@@ -164,7 +168,7 @@ class ScreenPresenter:
                 self.queued, self._status.queued = messages, len(messages)
             case turn_events.TimesMeasured():
                 self._show_times(event)
-            case turn_events.Failed(error=error):
+            case base_events.Failed() as error:
                 add(Note(error.message, error.hint, "error"))
             case talk_events.FacesChanged(others=others):
                 self._status.others = others
@@ -191,7 +195,7 @@ class ScreenPresenter:
                 self._say("summarising")
             case talk_events.Compacted(before_tokens=before):
                 add(Note(f"Summarised {before} tokens. /compact undo brings them back."))
-            case turn_events.Retold(left_out=left_out) if left_out:
+            case turn_events.HistoryReplayed(left_out=left_out) if left_out:
                 add(Note(event.in_words))
             case talk_events.CompactionUndone():
                 add(Note("The model reads the whole conversation again."))
@@ -234,7 +238,7 @@ class ScreenPresenter:
         self._say("")
 
     def _show_times(self, event: turn_events.TimesMeasured) -> None:
-        turns = [(turn.name, turn.waterfall) for turn in event.turns]
+        turns = [(turn.name, turn) for turn in event.turns]
         line = waterfall.numbers([each for _, each in turns], event.first_token_ms)
         self._transcript.add(Times(line, waterfall.table(turns, event.first_token_ms, None)))
         last = turns[-1][1] if turns else None

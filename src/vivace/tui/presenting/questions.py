@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from vivace.agent.edits.conflict import Conflict, Resolution
 from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject
+from vivace.agent.events.task import ApprovalAsked
 from vivace.agent.loop.calls import Approval
-from vivace.agent.loop.steps import ApprovalAsked
 from vivace.tui.keys import Group, KeyMap
 from vivace.tui.transcript.diff import EditBlock
 

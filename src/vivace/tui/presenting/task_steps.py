@@ -6,8 +6,8 @@ here. Does not own the question whether a call may run (`questions`) nor the tas
 
 from collections.abc import Callable
 
-from vivace.agent.loop import steps
-from vivace.agent.loop.steps import AnyStep
+from vivace.agent.events import task as steps
+from vivace.agent.events.task import AnyStep
 from vivace.redaction import redact
 from vivace.tui.transcript.answer import Answer
 from vivace.tui.transcript.blocks import Note, Said, Table, ToolCall

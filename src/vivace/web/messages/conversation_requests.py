@@ -6,7 +6,7 @@ Owns the shapes. Does not own answers to what the agent asks (`question_requests
 from typing import Literal
 
 from vivace.agent.effort import Effort
-from vivace.agent.turn_events import TurnKind
+from vivace.agent.events.turn import TurnKind
 from vivace.web.messages.request import Request
 
 

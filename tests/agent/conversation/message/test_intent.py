@@ -4,8 +4,8 @@ import pytest
 
 from tests.agent.conversation.message import intents
 from vivace.agent.conversation.message.intent import decide_intent, intent_by_words
+from vivace.agent.events.turn import IntentDecided, TurnKind
 from vivace.agent.prompting import Message
-from vivace.agent.turn_events import IntentDecided, TurnKind
 
 LABELLED: list[tuple[TurnKind, str]] = [
     *(("question", text) for text in intents.QUESTIONS + intents.HELD_OUT_QUESTIONS),

@@ -12,10 +12,12 @@ from vivace.agent.conversation.message.relevant_code import (
     find_code,
     read_piece,
 )
-from vivace.agent.conversation.transcript import edit_records, talk_records, turn_records
+from vivace.agent.conversation.transcript import edit_records
 from vivace.agent.conversation.transcript.history import History
 from vivace.agent.conversation.transcript.records import AnyRecord
-from vivace.agent.turn_events import CodePiece
+from vivace.agent.events import talk as talk_events
+from vivace.agent.events import turn as turn_events
+from vivace.agent.events.turn import CodePiece
 
 TODO = """from dataclasses import dataclass
 
@@ -56,7 +58,7 @@ def folder(tmp_path: Path) -> Path:
 
 def history_of(folder: Path, *lines: AnyRecord) -> History:
     history = History()
-    began = talk_records.ConversationStarted(schema=1, id="x", folder=str(folder), model="m", at_s=0.0)
+    began = talk_events.ConversationStarted(schema=1, id="x", folder=str(folder), model="m", at_s=0.0)
     for line in (began, *lines):
         history.take(line)
     return history
@@ -65,19 +67,19 @@ def history_of(folder: Path, *lines: AnyRecord) -> History:
 def edited(path: Path, unit: str) -> list[AnyRecord]:
     """Return the lines of a turn that changed this unit."""
     return [
-        turn_records.TurnBegun(turn=1, text="change it", at_s=time.time()),
-        turn_records.Intent(kind="edit", by="words"),
+        turn_events.TurnStarted(turn=1, text="change it", at_s=time.time()),
+        turn_events.IntentDecided(kind="edit", by="words"),
         edit_records.UnitChosen(path=str(path), unit=unit, lines="1", by="user"),
         edit_records.EditWritten(path=str(path), diff="", entry=1),
-        turn_records.TurnOver(turn=1, status="completed"),
+        turn_events.TurnEnded(turn=1, status="completed"),
     ]
 
 
-def asked(number: int = 1, **fields: list[str]) -> list[AnyRecord]:
+def asked(number: int = 1, **fields: tuple[str, ...]) -> list[AnyRecord]:
     """Return the lines of a question that was answered."""
     return [
-        turn_records.TurnBegun(turn=number, text="what?", at_s=time.time(), **fields),
-        turn_records.TurnOver(turn=number, status="completed", response_id="resp_1"),
+        turn_events.TurnStarted(turn=number, text="what?", at_s=time.time(), **fields),
+        turn_events.TurnEnded(turn=number, status="completed", response_id="resp_1"),
     ]
 
 
@@ -139,7 +141,7 @@ def test_plain_words_name_units_of_a_recent_file(folder: Path) -> None:
 
 def test_what_the_model_has_read_is_not_read_again(folder: Path) -> None:
     """A file that was mentioned is in the log: it comes again only when it has changed since."""
-    history = history_of(folder, *asked(mentions=["todo.py"]))
+    history = history_of(folder, *asked(mentions=("todo.py",)))
     assert found(history, "How does TodoList.add work?") == []
     (folder / "todo.py").write_text(TODO + "# more\n")
     later = time.time() + 60
@@ -149,8 +151,8 @@ def test_what_the_model_has_read_is_not_read_again(folder: Path) -> None:
 
 def test_a_summary_forgets_what_was_read(folder: Path) -> None:
     """What stood before a summary is not in the prompt any more, so it is read again."""
-    history = history_of(folder, *asked(mentions=["todo.py"]))
-    history.take(talk_records.Summary(turn=1, summary="Things.", before_tokens=1))
+    history = history_of(folder, *asked(mentions=("todo.py",)))
+    history.take(talk_events.Compacted(turn=1, summary="Things.", before_tokens=1))
     assert found(history, "How does TodoList.add work?") == [("todo.py", "TodoList.add")]
 
 
@@ -175,6 +177,6 @@ def test_a_long_file_comes_as_its_outline_and_the_unit_that_fits(folder: Path) -
 def test_pieces_of_a_transcript_are_read_back(folder: Path) -> None:
     """What was read with a turn is a part of its state, and the next edit knows of the file."""
     piece = CodePiece("todo.py", "Task", max_chars=100)
-    history = history_of(folder, *asked()[:1], turn_records.CodeGiven(pieces=[piece]), *asked()[1:])
+    history = history_of(folder, *asked()[:1], turn_events.CodeRead(pieces=(piece,)), *asked()[1:])
     assert history.turns[0].code == (piece,)
     assert history.last_mention == "todo.py"

@@ -14,14 +14,14 @@ from vivace.agent.conversation.opening import conversations_dir
 from vivace.agent.conversation.sharing.opening import open_in
 from vivace.agent.conversation.sharing.places import socket_of
 from vivace.agent.conversation.transcript.file import file_named
-from vivace.agent.edit_events import ConflictResolved, DiffGrew, EditApplied, EditProposed
 from vivace.agent.edits.conflict import TakeEdit
 from vivace.agent.edits.proposal import Reject
+from vivace.agent.events.edit import ConflictResolved, DiffGrew, EditApplied, EditProposed
+from vivace.agent.events.talk import FacesChanged, ModelProgress, OptionsChanged, PromptWarmed
+from vivace.agent.events.task import ApprovalAsked
+from vivace.agent.events.turn import AttemptAbandoned, TurnEnded
 from vivace.agent.loop.calls import Approval
-from vivace.agent.loop.steps import ApprovalAsked
 from vivace.agent.permissions.modes import mode_named
-from vivace.agent.talk_events import FacesChanged, ModelProgress, OptionsChanged, PromptWarmed
-from vivace.agent.turn_events import Abandoned, TurnEnded
 from vivace.errors import ConversationBusy, NothingToUndo
 
 SLOW = {"step_ms": 5}
@@ -93,7 +93,7 @@ async def test_an_attached_face_steers_and_stops(share: Share, face: Face, other
     attached.stop()
     assert (await sent).status == "stopped"
     await agree(held, attached, other)
-    assert [each.steer for each in other.seen(Abandoned)] == ["in French"]
+    assert [each.steer for each in other.seen(AttemptAbandoned)] == ["in French"]
 
 
 async def test_both_steer_at_once(share: Share, face: Face, other: Face) -> None:

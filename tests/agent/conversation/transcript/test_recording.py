@@ -2,10 +2,14 @@
 
 from pathlib import Path
 
-from vivace.agent.conversation.transcript import edit_records, turn_records
+from vivace.agent.conversation.transcript import edit_records
 from vivace.agent.conversation.transcript.history import History
 from vivace.agent.conversation.transcript.recording import records_of
-from vivace.agent.edit_events import (
+from vivace.agent.edits.apply.source import source_from_bytes
+from vivace.agent.edits.find.units import Unit, lines_unit
+from vivace.agent.edits.proposal import FileProposal, Proposal, Reject, make_proposal
+from vivace.agent.events import turn as turn_events
+from vivace.agent.events.edit import (
     EditDecided,
     EditNotApplied,
     EditPlanned,
@@ -15,12 +19,9 @@ from vivace.agent.edit_events import (
     UnitLeft,
     UnitLocated,
 )
-from vivace.agent.edits.apply.source import source_from_bytes
-from vivace.agent.edits.find.units import Unit, lines_unit
-from vivace.agent.edits.proposal import FileProposal, Proposal, Reject, make_proposal
-from vivace.agent.events import AgentEvent
-from vivace.agent.loop.steps import FilesWritten
-from vivace.agent.turn_events import TaskStepped
+from vivace.agent.events.every import AgentEvent
+from vivace.agent.events.task import FilesWritten
+from vivace.agent.events.turn import TaskStepped
 
 
 def changed(name: str) -> FileProposal:
@@ -30,7 +31,7 @@ def changed(name: str) -> FileProposal:
 
 def folded(*events: AgentEvent) -> History:
     history = History()
-    history.take(turn_records.TurnBegun(turn=1, text="change"))
+    history.take(turn_events.TurnStarted(turn=1, text="change"))
     for event in events:
         for record in records_of(event):
             history.take(record)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.agent.edits.killing import run_killed_at
 from vivace.agent.checked_lines import sealed
-from vivace.agent.conversation.transcript import edit_records, talk_records, turn_records
+from vivace.agent.conversation.transcript import edit_records
 from vivace.agent.conversation.transcript.file import Transcript, encode_record
 from vivace.agent.conversation.transcript.history import History
 from vivace.agent.conversation.transcript.reading import (
@@ -20,46 +20,49 @@ from vivace.agent.conversation.transcript.reading import (
     read_records,
 )
 from vivace.agent.conversation.transcript.records import AnyRecord
-from vivace.agent.talk_events import QueuedMessage
+from vivace.agent.events import talk as talk_events
+from vivace.agent.events import turn as turn_events
+from vivace.agent.events.talk import QueuedMessage
 from vivace.errors import ConversationBusy, WriteProblem
 
-BEGAN = talk_records.ConversationStarted(schema=1, id="x", folder="/f", model="m", at_s=1.0)
+BEGAN = talk_events.ConversationStarted(schema=1, id="x", folder="/f", model="m", at_s=1.0)
 TURN: list[AnyRecord] = [
     BEGAN,
-    turn_records.TurnBegun(turn=1, text="hi"),
-    turn_records.AttemptBegun(),
-    turn_records.AnswerDelta(text="Hel"),
-    turn_records.AnswerDelta(text="lo"),
-    turn_records.TurnOver(turn=1, status="completed", response_id="r", total_tokens=9),
+    turn_events.TurnStarted(turn=1, text="hi"),
+    turn_events.AttemptStarted(),
+    turn_events.AnswerGrew(text="Hel"),
+    turn_events.AnswerGrew(text="lo"),
+    turn_events.TurnEnded(turn=1, status="completed", response_id="r", total_tokens=9),
 ]
 texts = st.text(max_size=8)
 numbers = st.integers(1, 9)
 any_record: st.SearchStrategy[AnyRecord] = st.one_of(
-    st.just(turn_records.AttemptBegun()),
-    st.builds(turn_records.TurnBegun, turn=numbers, text=texts),
-    st.builds(turn_records.AnswerDelta, text=texts),
-    st.builds(turn_records.AttemptAbandoned, chars=numbers, why=st.just("steered"), steer=texts),
-    st.builds(turn_records.ResponseKnown, response_id=texts),
+    st.just(turn_events.AttemptStarted()),
+    st.builds(turn_events.TurnStarted, turn=numbers, text=texts),
+    st.builds(turn_events.AnswerGrew, text=texts),
+    st.builds(turn_events.AttemptAbandoned, chars=numbers, why=st.just("steered"), steer=texts),
+    st.builds(turn_events.ResponseBegan, response_id=texts),
     st.builds(edit_records.UnitChosen, path=texts, unit=texts, lines=texts, by=texts),
     st.builds(edit_records.EditShown, path=texts, unit=texts, diff=texts),
     st.builds(edit_records.EditWritten, path=texts, diff=texts, entry=numbers),
     st.builds(edit_records.EditDropped, path=texts, reason=st.just("rejected")),
     st.builds(edit_records.Decided, decision=st.just("reject"), reason=texts),
-    st.builds(turn_records.TurnOver, turn=numbers, status=st.just("completed")),
-    st.builds(talk_records.Summary, turn=numbers, summary=texts, before_tokens=numbers),
-    st.just(talk_records.SummaryDropped()),
+    st.builds(turn_events.TurnEnded, turn=numbers, status=st.just("completed")),
+    st.builds(talk_events.Compacted, turn=numbers, summary=texts, before_tokens=numbers),
+    st.just(talk_events.CompactionUndone()),
     st.builds(
-        talk_records.WasRewound,
+        talk_events.Rewound,
         turn=numbers,
         is_talk=st.booleans(),
         is_code=st.booleans(),
         entries=st.lists(numbers),
     ),
-    st.builds(talk_records.Note, text=texts),
-    st.builds(talk_records.SideBegun, question=texts),
-    st.builds(talk_records.SideDelta, text=texts),
+    st.builds(talk_events.NoteAdded, text=texts),
+    st.builds(talk_events.SideStarted, question=texts),
+    st.builds(talk_events.SideGrew, text=texts),
     st.builds(
-        talk_records.Queue, messages=st.lists(st.builds(QueuedMessage, id=numbers, text=texts), max_size=2)
+        talk_events.QueueChanged,
+        messages=st.lists(st.builds(QueuedMessage, id=numbers, text=texts), max_size=2),
     ),
 )
 
@@ -196,13 +199,13 @@ def test_secrets_are_not_written(tmp_path: Path) -> None:
     secret = "sk-" + "abcdefghijklmnopqrstuvwxyz0123456789"
     told: list[AnyRecord] = []
     transcript = Transcript(tmp_path / "x.jsonl", told.append, began=BEGAN)
-    transcript.append(turn_records.TurnBegun(turn=1, text=f"use {secret}"))
-    transcript.append(turn_records.AnswerDelta(text="Hello"))
+    transcript.append(turn_events.TurnStarted(turn=1, text=f"use {secret}"))
+    transcript.append(turn_events.AnswerGrew(text="Hello"))
     transcript.close()
     assert secret not in (tmp_path / "x.jsonl").read_text()
     assert told[1:] == [
-        turn_records.TurnBegun(turn=1, text="use [redacted:api-key]"),
-        turn_records.AnswerDelta(text="Hello"),
+        turn_events.TurnStarted(turn=1, text="use [redacted:api-key]"),
+        turn_events.AnswerGrew(text="Hello"),
     ]
 
 
@@ -211,12 +214,12 @@ def test_a_secret_that_came_in_pieces_is_not_in_the_file(tmp_path: Path) -> None
     secret = "sk-" + "abcdefghijklmnopqrstuvwxyz0123456789"
     transcript = Transcript(tmp_path / "x.jsonl", began=BEGAN)
     for piece in ("The key is ", secret[:7], secret[7:20], secret[20:], " and more."):
-        transcript.append(turn_records.AnswerDelta(text=piece))
-        transcript.append(talk_records.SideDelta(text=piece))
-    transcript.append(turn_records.TurnOver(turn=1, status="completed"))
-    transcript.append(turn_records.AnswerDelta(text="A last s"))
+        transcript.append(turn_events.AnswerGrew(text=piece))
+        transcript.append(talk_events.SideGrew(text=piece))
+    transcript.append(turn_events.TurnEnded(turn=1, status="completed"))
+    transcript.append(turn_events.AnswerGrew(text="A last s"))
     transcript.close()
     lines = list(read_records(tmp_path / "x.jsonl"))
-    for kind, said in ((turn_records.AnswerDelta, "A last s"), (talk_records.SideDelta, "")):
+    for kind, said in ((turn_events.AnswerGrew, "A last s"), (talk_events.SideGrew, "")):
         text = "".join(record.text for record in lines if isinstance(record, kind))
         assert text == f"The key is [redacted:api-key] and more.{said}"

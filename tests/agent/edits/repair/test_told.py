@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.agent.edits.repair.conftest import Bench
-from vivace.agent.edit_events import AnswersCompared, RepairStarted
 from vivace.agent.edits.apply.source import source_from_bytes
 from vivace.agent.edits.find.languages import PYTHON
 from vivace.agent.edits.find.outline import list_units
@@ -15,6 +14,7 @@ from vivace.agent.edits.find.units import find_unit
 from vivace.agent.edits.proposal import FileProposal, make_proposal
 from vivace.agent.edits.repair.told import FailedExample, told_request, what_failed, what_is_wrong
 from vivace.agent.edits.write.rewrite import rewrite_request
+from vivace.agent.events.edit import AnswersCompared, RepairStarted
 from vivace.errors import EditRejected
 
 OLD = "import os\n\n\ndef double(x):\n    return x\n"

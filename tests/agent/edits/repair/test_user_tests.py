@@ -12,7 +12,6 @@ import pytest
 
 from tests.agent.edits.repair.conftest import Bench
 from tests.agent.edits.test_flow import Recorder
-from vivace.agent.edit_events import EditProposed, UserTestsEnded, UserTestsStarted
 from vivace.agent.edits.apply.source import read_source
 from vivace.agent.edits.find.languages import PYTHON
 from vivace.agent.edits.find.outline import list_units
@@ -20,6 +19,7 @@ from vivace.agent.edits.find.units import find_unit
 from vivace.agent.edits.flow import _tested
 from vivace.agent.edits.proposal import Proposal, make_proposal
 from vivace.agent.edits.repair.user_tests import AllowedTests, RanTests, run_tests
+from vivace.agent.events.edit import EditProposed, UserTestsEnded, UserTestsStarted
 from vivace.errors import TestsCannotRun
 
 needs_sandbox = pytest.mark.skipif(not shutil.which("bwrap"), reason="needs bubblewrap")

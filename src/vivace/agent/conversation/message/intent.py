@@ -8,8 +8,8 @@ Does not own which file is meant (`repository`).
 import re
 
 from vivace.agent.edits.find.locate import Scorer
+from vivace.agent.events.turn import IntentDecided, TurnKind
 from vivace.agent.prompting import begun_answer, read_prompt, user
-from vivace.agent.turn_events import IntentDecided, TurnKind
 
 LABELS: tuple[tuple[str, TurnKind], ...] = (("question", "question"), ("change", "edit"))
 MAX_CHARS = 2000  # of a message that the model is shown

@@ -5,18 +5,20 @@ from the last response. Does not own when a request is sent (`conversation`).
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+
+import msgspec
 
 from vivace.agent.conversation.message.mentions import read_mention
 from vivace.agent.conversation.message.relevant_code import read_piece
 from vivace.agent.conversation.transcript.history import Compaction, EditResult, History, Turn
 from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.write.answer import fence_for
+from vivace.agent.events.turn import CodePiece, MemoryUsed
 from vivace.agent.memory.recall import NOTHING, Recalled, reminder
 from vivace.agent.prompting import Message, read_prompt, user
-from vivace.agent.turn_events import CodePiece, MemoryUsed
 from vivace.errors import UsageError
 
 OUTCOMES = {  # what was undone later is told by a note
@@ -60,7 +62,7 @@ def told_memory(history: History, *, is_new: bool) -> list[MemoryUsed]:
         if turn.is_retold:  # the log began anew here
             told = []
         if turn.is_answered:
-            told.append(replace(turn.memory, notes=(*turn.memory.notes, *turn.notes)))
+            told.append(msgspec.structs.replace(turn.memory, notes=(*turn.memory.notes, *turn.notes)))
     return [*told, MemoryUsed((), tuple(pending_notes(history)))]
 
 

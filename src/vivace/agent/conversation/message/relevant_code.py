@@ -29,7 +29,7 @@ from vivace.agent.edits.find.target import parse_target
 from vivace.agent.edits.places.ranking import nats_for_units
 from vivace.agent.edits.write.answer import fence_for
 from vivace.agent.edits.write.context import surroundings
-from vivace.agent.turn_events import CodePiece
+from vivace.agent.events.turn import CodePiece
 from vivace.errors import UsageError
 
 BUDGET_TOKENS = 900  # of all code that one question brings

@@ -23,8 +23,8 @@ from vivace.agent.edits.places.clues import is_beside
 from vivace.agent.edits.places.index import FileIndex
 from vivace.agent.edits.places.listing import all_paths, list_paths
 from vivace.agent.edits.places.ranking import Place, Ranking, nats_for_files, rank_places
+from vivace.agent.events.turn import FileChosen
 from vivace.agent.prompting import begun_answer, read_prompt, user
-from vivace.agent.turn_events import FileChosen
 from vivace.errors import FileProblem, PlaceUnclear, UsageError
 
 MAX_FILES = 2000  # of a larger repository only those near the top
@@ -61,20 +61,20 @@ async def choose_file(
     paths = await asyncio.to_thread(list_paths, folder)
     named = files_named_in(instruction, paths)
     if len(named) == 1:
-        return FileChosen(folder / named[0], "name")
+        return FileChosen(str(folder / named[0]), "name")
     ranking = await asyncio.to_thread(rank_places, folder, paths, instruction, index)
     if len(named) > 1 and len({path.name for path in named}) == 1:  # one bare name
         raise _unclear(_first_of_each([place for place in ranking.places if place.path in named]))
     holders = _holders(instruction, ranking)
     if recent and _exists(recent) and (not holders or recent in [folder / each for each in holders]):
-        return FileChosen(recent, "recent")
+        return FileChosen(str(recent), "recent")
     if not paths:
         raise UsageError(
             f"There is no source file in {folder} that could be changed.", "Name one: @path, or @path:name."
         )
     if clear := _clear(ranking, holders):
-        return FileChosen(folder / clear, "name")
-    return FileChosen(folder / await _best(scorer, ranking, instruction), "model")
+        return FileChosen(str(folder / clear), "name")
+    return FileChosen(str(folder / await _best(scorer, ranking, instruction)), "model")
 
 
 def _exists(path: Path) -> bool:

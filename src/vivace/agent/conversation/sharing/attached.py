@@ -18,17 +18,14 @@ from vivace.agent.conversation.conversation import Conversation
 from vivace.agent.conversation.sharing.holder_connection import JOIN_S, HolderConnection, connect_to_holder
 from vivace.agent.conversation.sharing.open_questions import OpenQuestions
 from vivace.agent.conversation.sharing.wire import forms, frames, from_face, from_holder
-from vivace.agent.conversation.sharing.wire.answers import error_of
 from vivace.agent.conversation.sharing.wire.event_codec import EventDecoder, EventEncoder
 from vivace.agent.conversation.talk import Offer, Talk
 from vivace.agent.conversation.transcript.history import History, Turn
 from vivace.agent.conversation.transcript.record_log import RecordLog
 from vivace.agent.conversation.transcript.recording import records_of
 from vivace.agent.edits.proposal import Proposal
-from vivace.agent.events import AgentEvent
-from vivace.agent.options import Options
-from vivace.agent.presenter import Presenter
-from vivace.agent.talk_events import (
+from vivace.agent.events.every import AgentEvent
+from vivace.agent.events.talk import (
     Compacted,
     EditsRedone,
     EditsUndone,
@@ -37,7 +34,9 @@ from vivace.agent.talk_events import (
     QueuedMessage,
     Rewound,
 )
-from vivace.agent.turn_events import TurnKind
+from vivace.agent.events.turn import TurnKind
+from vivace.agent.options import Options
+from vivace.agent.presenter import Presenter
 from vivace.errors import HolderGone, UsageError
 
 T = TypeVar("T")
@@ -165,7 +164,7 @@ class AttachedConversation(Talk):
                     reply.set_result(value)
             case from_holder.Refused(id=number):
                 if (reply := self._replies.pop(number, None)) and not reply.done():
-                    reply.set_exception(error_of(message.code, message.message, message.hint))
+                    reply.set_exception(message.error.as_exception())
 
     def _show(self, event: AgentEvent) -> None:
         for record in records_of(event):

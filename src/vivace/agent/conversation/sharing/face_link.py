@@ -12,7 +12,7 @@ from vivace.agent.conversation.sharing.wire import forms, frames, from_holder
 from vivace.agent.conversation.sharing.wire.event_codec import EventEncoder
 from vivace.agent.edits.conflict import Conflict
 from vivace.agent.edits.proposal import Proposal
-from vivace.agent.events import AgentEvent
+from vivace.agent.events.every import AgentEvent
 
 MAX_BEHIND_BYTES = 16 * 1024 * 1024  # that a face has not read yet; then it is dropped
 

@@ -13,14 +13,14 @@ from typing import Any, Protocol, TypeVar
 from vivace.agent.conversation.transcript.record_log import RecordLog
 from vivace.agent.edits.conflict import Conflict, Resolution
 from vivace.agent.edits.proposal import Decision, Proposal
-from vivace.agent.events import AgentEvent
+from vivace.agent.events.every import AgentEvent
+from vivace.agent.events.talk import FacesChanged, ModelProgress, PromptWarmed, SideEnded, SideStarted
+from vivace.agent.events.task import ApprovalAsked
+from vivace.agent.events.turn import TurnEnded, TurnStarted
 from vivace.agent.loop.calls import Approval
-from vivace.agent.loop.steps import ApprovalAsked
 from vivace.agent.presenter import NOBODY, ApprovingPresenter, Presenter
 from vivace.agent.sandbox.plain import Terminal, run_plainly
 from vivace.agent.sandbox.run import Limits, Outcome
-from vivace.agent.talk_events import FacesChanged, ModelProgress, PromptWarmed, SideEnded, SideStarted
-from vivace.agent.turn_events import TurnEnded, TurnStarted
 
 T = TypeVar("T")
 

@@ -22,6 +22,7 @@ from vivace.agent.conversation.sharing.wire.answers import decision_of, resoluti
 from vivace.agent.conversation.talk import Talk
 from vivace.agent.edits.conflict import Conflict
 from vivace.agent.edits.proposal import Proposal
+from vivace.agent.events.base import Failed
 from vivace.agent.loop.calls import Approval
 from vivace.errors import VivaceError
 
@@ -164,14 +165,12 @@ class Holder:
             value = await run_command(self._talk, self._prefill, command)
             reply = from_holder.Done(id=command.id, value=msgspec.to_builtins(value))
         except VivaceError as error:
-            reply = from_holder.Refused(
-                id=command.id, code=error.code, message=error.message, hint=error.hint
-            )
+            reply = from_holder.Refused(id=command.id, error=Failed.of(error))
         except asyncio.CancelledError:
-            reply = from_holder.Refused(id=command.id, code="stopped", message="It was stopped.")
+            reply = from_holder.Refused(id=command.id, error=Failed("stopped", "It was stopped."))
         except Exception as error:  # noqa: BLE001 - the boundary of another face's command
             words = f"Something of ours broke: {type(error).__name__}: {error}"
-            reply = from_holder.Refused(id=command.id, code="server_error", message=words)
+            reply = from_holder.Refused(id=command.id, error=Failed("server_error", words))
         finally:
             link.pending -= 1
         if command.id and link in self._links:

@@ -12,7 +12,7 @@ from vivace.agent.conversation.sharing.wire.answers import decision_form, resolu
 from vivace.agent.conversation.sharing.wire.event_codec import EventDecoder
 from vivace.agent.edits.conflict import Conflict
 from vivace.agent.edits.proposal import Proposal
-from vivace.agent.loop.steps import ApprovalAsked
+from vivace.agent.events.task import ApprovalAsked
 from vivace.agent.presenter import ApprovingPresenter, Presenter
 
 

@@ -22,9 +22,9 @@ from vivace.agent.conversation.transcript.file import file_of
 from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.conflict import Conflict, Resolution
 from vivace.agent.edits.proposal import Decision, Proposal
-from vivace.agent.events import AgentEvent
+from vivace.agent.events.base import Failed
+from vivace.agent.events.every import AgentEvent
 from vivace.agent.presenter import Presenter
-from vivace.agent.turn_events import Failed
 from vivace.config import Settings
 from vivace.errors import ConversationBusy, VivaceError
 
@@ -90,7 +90,7 @@ class Opening:
             talk = await opening.open(before.id)
         except VivaceError as error:
             if not before.is_closed:
-                self.face.show(Failed(error))
+                self.face.show(Failed.of(error))
             return
         if before.is_closed:
             await talk.close()

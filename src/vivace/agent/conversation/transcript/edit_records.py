@@ -1,16 +1,16 @@
 """The lines of an edit: its plan, the new text, how it was checked, and what the user decided.
 
-Owns shapes of the published schema (`schema`). Does not own the turn around it (`turn_records`).
+Owns shapes of the published schema (`schema`). Does not own the turn around it (`turn_events`).
 """
 
 from typing import ClassVar
 
 import msgspec
 
-from vivace.agent.conversation.transcript.schema import Record
+from vivace.agent.events.base import Event
 
 
-class EditDelta(Record, frozen=True, tag="edit.delta"):
+class EditDelta(Event, frozen=True, tag="edit.delta"):
     """More of the new text of a unit, as the model writes it."""
 
     is_delta: ClassVar[bool] = True
@@ -26,13 +26,13 @@ class PlannedPart(msgspec.Struct, frozen=True, kw_only=True):
     why: str  # such as "calls load"
 
 
-class Planned(Record, frozen=True, tag="edit.planned"):
+class Planned(Event, frozen=True, tag="edit.planned"):
     """Several units are rewritten, in this order. It comes again when the plan has grown."""
 
     units: list[PlannedPart]
 
 
-class UnitStays(Record, frozen=True, tag="edit.unit_left"):
+class UnitStays(Event, frozen=True, tag="edit.unit_left"):
     """A unit of the plan stays as it is."""
 
     path: str
@@ -40,7 +40,7 @@ class UnitStays(Record, frozen=True, tag="edit.unit_left"):
     problem: str = ""  # why its new text cannot be used; "" if it needs no change
 
 
-class UnitChosen(Record, frozen=True, tag="edit.located"):
+class UnitChosen(Event, frozen=True, tag="edit.located"):
     """The part of the file that is rewritten."""
 
     path: str
@@ -49,7 +49,7 @@ class UnitChosen(Record, frozen=True, tag="edit.located"):
     by: str  # user or model
 
 
-class Compared(Record, frozen=True, tag="edit.compared"):
+class Compared(Event, frozen=True, tag="edit.compared"):
     """Other answers were written, and one was chosen among all."""
 
     answers: int  # different ones that could be used
@@ -58,26 +58,26 @@ class Compared(Record, frozen=True, tag="edit.compared"):
     calls: int = 0  # with made-up arguments, also in the sandbox, that compare new with old code
 
 
-class RepairBegun(Record, frozen=True, tag="edit.repairing"):
+class RepairBegun(Event, frozen=True, tag="edit.repairing"):
     """The model is told what is wrong with its answer, and writes it once more."""
 
     complaint: str  # as the model reads it
 
 
-class Imported(Record, frozen=True, tag="edit.imports"):
+class Imported(Event, frozen=True, tag="edit.imports"):
     """Imports that the new text needs were added to the file's import block."""
 
     imports: list[str]  # the lines that were added or changed
 
 
-class Undefined(Record, frozen=True, tag="edit.undefined"):
+class Undefined(Event, frozen=True, tag="edit.undefined"):
     """The change leaves names in a file that nothing defines, and no import is known for."""
 
     path: str
     names: list[str]
 
 
-class Tested(Record, frozen=True, tag="edit.tested"):
+class Tested(Event, frozen=True, tag="edit.tested"):
     """The tests that the user allowed were run over a copy of the folder with the change, or could not be."""
 
     passed: bool
@@ -86,7 +86,7 @@ class Tested(Record, frozen=True, tag="edit.tested"):
     output: str = ""  # the end of what they said about the best answer, if none passed
 
 
-class EditShown(Record, frozen=True, tag="edit.proposed"):
+class EditShown(Event, frozen=True, tag="edit.proposed"):
     """The change as a whole, before the user's decision. It comes again when the user has changed it."""
 
     path: str
@@ -96,21 +96,21 @@ class EditShown(Record, frozen=True, tag="edit.proposed"):
     by: str = "model"  # or user
 
 
-class Decided(Record, frozen=True, tag="edit.decided"):
+class Decided(Event, frozen=True, tag="edit.decided"):
     """The user's decision, or that of `--yes`."""
 
     decision: str  # accept, hunks, text or reject
     reason: str = ""  # of a rejection, in the user's words
 
 
-class ConflictDecided(Record, frozen=True, tag="edit.conflict"):
+class ConflictDecided(Event, frozen=True, tag="edit.conflict"):
     """The file had changed meanwhile, in the same lines. The user said what to do."""
 
     path: str
     choice: str  # edit, file, text (merged by the user) or stop
 
 
-class EditWritten(Record, frozen=True, tag="edit.applied"):
+class EditWritten(Event, frozen=True, tag="edit.applied"):
     """The file was written, and can be undone."""
 
     path: str
@@ -118,7 +118,7 @@ class EditWritten(Record, frozen=True, tag="edit.applied"):
     entry: int  # the number in the undo journal; 0: in an editor's buffer, which is not saved
 
 
-class EditDropped(Record, frozen=True, tag="edit.not_applied"):
+class EditDropped(Event, frozen=True, tag="edit.not_applied"):
     """The file is as it was."""
 
     path: str

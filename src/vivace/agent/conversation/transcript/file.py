@@ -19,7 +19,7 @@ import msgspec
 from vivace.agent.checked_lines import last_newline, sealed
 from vivace.agent.conversation.transcript.record_log import Delta
 from vivace.agent.conversation.transcript.records import AnyRecord
-from vivace.agent.conversation.transcript.talk_records import ConversationStarted
+from vivace.agent.events.talk import ConversationStarted
 from vivace.config import Settings
 from vivace.errors import ConversationBusy, ConversationNotFound, WriteProblem
 from vivace.redaction import RedactedStream, redact_values

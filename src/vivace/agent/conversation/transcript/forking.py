@@ -10,8 +10,8 @@ from vivace.agent.conversation.transcript.file import Transcript, file_named, ne
 from vivace.agent.conversation.transcript.history import History
 from vivace.agent.conversation.transcript.record_log import RecordLog
 from vivace.agent.conversation.transcript.records import AnyRecord
-from vivace.agent.conversation.transcript.schema import SCHEMA
-from vivace.agent.conversation.transcript.talk_records import ConversationStarted
+from vivace.agent.events.base import SCHEMA
+from vivace.agent.events.talk import ConversationStarted
 from vivace.config import Settings
 
 

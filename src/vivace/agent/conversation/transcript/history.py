@@ -4,14 +4,17 @@ Owns the fold: one line in, the state after it. The same fold serves a conversat
 is read back from disk. Does no I/O and knows no server.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from vivace.agent.conversation.transcript import edit_records, talk_records, turn_records
+from vivace.agent.conversation.transcript import edit_records
 from vivace.agent.conversation.transcript.records import AnyRecord
-from vivace.agent.conversation.transcript.schema import DAMAGED, Error
-from vivace.agent.talk_events import QueuedMessage
-from vivace.agent.turn_events import (
+from vivace.agent.events import talk as talk_events
+from vivace.agent.events import turn as turn_events
+from vivace.agent.events.base import DAMAGED, Failed
+from vivace.agent.events.talk import QueuedMessage
+from vivace.agent.events.turn import (
     NO_MEMORY,
     CodePiece,
     MemoryUsed,
@@ -149,42 +152,42 @@ class History:
         """Add one line."""
         match record:
             # First, because most lines are these.
-            case turn_records.AnswerDelta(text=text) | edit_records.EditDelta(text=text):
+            case turn_events.AnswerGrew(text=text) | edit_records.EditDelta(text=text):
                 if self.turns:
                     _last(self.turns[-1].attempts, Attempt()).pieces.append(text)
-            case turn_records.ReasoningDelta(text=text):
+            case turn_events.ReasoningGrew(text=text):
                 if self.turns:
                     _last(self.turns[-1].attempts, Attempt()).thoughts.append(text)
-            case talk_records.ConversationStarted():
+            case talk_events.ConversationStarted():
                 self.id, self.folder, self.model = record.id, record.folder, record.model
                 self.started_at_s, self.forked_from = record.at_s, record.forked_from
-            case talk_records.ConversationResumed():
+            case talk_events.ConversationResumed():
                 self.close()
-            case talk_records.WasRenamed(title=title):
+            case talk_events.Renamed(title=title):
                 self.given_title = title
-            case talk_records.ModelChosen(model=model):
+            case talk_events.ModelChanged(model=model):
                 self.model = model
-            case turn_records.TurnBegun():
+            case turn_events.TurnStarted():
                 self._begin(record)
-            case talk_records.Queue(messages=messages):
+            case talk_events.QueueChanged(messages=messages):
                 self.queue = tuple(messages)
-            case talk_records.Summary(turn=turn, summary=summary):
+            case talk_events.Compacted(turn=turn, summary=summary):
                 self.compactions.append(Compaction(turn, summary))
-            case talk_records.SummaryDropped():
+            case talk_events.CompactionUndone():
                 del self.compactions[-1:]
-            case talk_records.WasRewound():
+            case talk_events.Rewound():
                 self._rewind(record)
-            case talk_records.EditsTakenBack(entries=entries):
+            case talk_events.EditsUndone(entries=entries):
                 self._mark(entries, "undone")
-            case talk_records.EditsBroughtBack(entries=entries):
+            case talk_events.EditsRedone(entries=entries):
                 self._mark(entries, "applied")
-            case talk_records.Note(text=text):
+            case talk_events.NoteAdded(text=text):
                 self.notes.append(text)
-            case talk_records.SideBegun(question=question):
+            case talk_events.SideStarted(question=question):
                 self.sides.append(Side(self.turns[-1].number if self.turns else 0, question))
-            case talk_records.SideDelta(text=text):
+            case talk_events.SideGrew(text=text):
                 _last(self.sides, Side(0, "")).pieces.append(text)
-            case Error(code=code) if code == DAMAGED:
+            case Failed(code=code) if code == DAMAGED:
                 self.is_damaged = True
                 if self.turns:
                     _take_in_turn(self.turns[-1], record)
@@ -223,17 +226,17 @@ class History:
         if self.is_running:
             self.turns[-1].status = "stopped"
 
-    def _begin(self, record: turn_records.TurnBegun) -> None:
+    def _begin(self, record: turn_events.TurnStarted) -> None:
         turn = Turn(record.turn, record.text, tuple(record.mentions), notes=self.notes, at_s=record.at_s)
         self.notes = []
         self.all_turns.append(turn)
         self.turns.append(turn)
 
-    def _mark(self, entries: list[int], outcome: str) -> None:
+    def _mark(self, entries: Sequence[int], outcome: str) -> None:
         for edit in (edit for turn in self.all_turns for edit in turn.edits if edit.entry in entries):
             edit.outcome = outcome
 
-    def _rewind(self, record: talk_records.WasRewound) -> None:
+    def _rewind(self, record: talk_events.Rewound) -> None:
         later = [turn for turn in self.turns if turn.number >= record.turn]
         self._mark(record.entries, "undone")
         if record.is_talk:
@@ -249,28 +252,28 @@ def _call_in_words(ended: dict[str, Any], title: str) -> str:
 
 def _take_in_turn(turn: Turn, record: AnyRecord) -> None:
     match record:
-        case turn_records.Intent(kind=kind):
+        case turn_events.IntentDecided(kind=kind):
             turn.kind = kind
-        case turn_records.PlacesNamed(places=places):
+        case turn_events.PlacesAsked(places=places):
             turn.places = tuple(places)
-        case turn_records.CodeGiven(pieces=pieces):
+        case turn_events.CodeRead(pieces=pieces):
             turn.code = tuple(pieces)
-        case turn_records.MemoryGiven(files=files, notes=notes, problem=problem):
+        case turn_events.MemoryUsed(files=files, notes=notes, problem=problem):
             turn.memory = MemoryUsed(tuple(files), tuple(notes), problem)
-        case turn_records.ToldAgain():
+        case turn_events.HistoryReplayed():
             turn.is_retold = True
-        case turn_records.StepTaken(step=step):
+        case turn_events.StepTaken(step=step):
             turn.steps.append(step)
-        case turn_records.AttemptBegun():
+        case turn_events.AttemptStarted():
             turn.attempts.append(Attempt())
-        case turn_records.AttemptAbandoned(chars=chars, steer=steer):
+        case turn_events.AttemptAbandoned(chars=chars, steer=steer):
             attempt = _last(turn.attempts, Attempt())
             attempt.is_abandoned, attempt.steer = chars > 0, steer  # 0: it was whole, and stands
-        case turn_records.ResponseKnown(response_id=response_id):
+        case turn_events.ResponseBegan(response_id=response_id):
             turn.response_id = response_id
-        case Error(message=message):
+        case Failed(message=message):
             turn.error = f"{turn.error}\n{message}".lstrip("\n")
-        case turn_records.TurnOver():
+        case turn_events.TurnEnded():
             turn.status, turn.total_tokens = record.status, record.total_tokens
             turn.answer_tokens = record.answer_tokens
             turn.response_id = record.response_id or turn.response_id

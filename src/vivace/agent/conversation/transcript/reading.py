@@ -13,13 +13,15 @@ from pathlib import Path
 import msgspec
 
 from vivace.agent.checked_lines import is_whole, seal_of
-from vivace.agent.conversation.transcript import edit_records, talk_records, turn_records
+from vivace.agent.conversation.transcript import edit_records
 from vivace.agent.conversation.transcript.file import SUFFIX, is_id
 from vivace.agent.conversation.transcript.history import History
 from vivace.agent.conversation.transcript.record_log import RecordLog
 from vivace.agent.conversation.transcript.records import AnyRecord
-from vivace.agent.conversation.transcript.schema import DAMAGED, SCHEMA, Error
-from vivace.agent.conversation.transcript.talk_records import ConversationStarted
+from vivace.agent.events import talk as talk_events
+from vivace.agent.events import turn as turn_events
+from vivace.agent.events.base import DAMAGED, SCHEMA, Failed
+from vivace.agent.events.talk import ConversationStarted
 
 LOST = "(What was said here cannot be read.)"
 _LOST_NEWLINE = re.compile(rb'(,"crc":"[0-9a-f]{8}"\})[^\n](?=\{"type":)')
@@ -78,7 +80,7 @@ def read_records(file: Path) -> Iterator[AnyRecord]:
             damaged += is_damaged
             if number == 0 and is_damaged:
                 record = _beginning(file, line)
-            if isinstance(record, turn_records.TurnBegun):
+            if isinstance(record, turn_events.TurnStarted):
                 if damaged > is_damaged and has_turn:
                     yield _damage(file, damaged - is_damaged)
                     damaged = int(is_damaged)
@@ -86,11 +88,11 @@ def read_records(file: Path) -> Iterator[AnyRecord]:
             if record is not None:
                 yield record
     if damaged and not has_turn:
-        yield turn_records.TurnBegun(turn=1, text=LOST)
+        yield turn_events.TurnStarted(turn=1, text=LOST)
     if damaged:
         yield _damage(file, damaged)
     if damaged and not has_turn:
-        yield turn_records.TurnOver(turn=1, status="stopped")
+        yield turn_events.TurnEnded(turn=1, status="stopped")
 
 
 def read_history(file: Path, log: RecordLog | None = None) -> History:
@@ -143,11 +145,11 @@ def _text_of(field: bytes, line: bytes) -> str:
 def _harmless(record: AnyRecord) -> AnyRecord:
     """Return a record that may be wrong so that nothing is sent, undone or hidden because of it."""
     match record:
-        case talk_records.EditsTakenBack() | talk_records.EditsBroughtBack():
+        case talk_events.EditsUndone() | talk_events.EditsRedone():
             return msgspec.structs.replace(record, entries=[])
-        case talk_records.WasRewound():
+        case talk_events.Rewound():
             return msgspec.structs.replace(record, entries=[], is_talk=False)
-        case talk_records.Queue():
+        case talk_events.QueueChanged():
             return msgspec.structs.replace(record, messages=[])
         case edit_records.EditWritten():
             return msgspec.structs.replace(record, entry=0)
@@ -163,8 +165,8 @@ def _is_of_another_type(line: bytes) -> bool:
         return False
 
 
-def _damage(file: Path, lines: int) -> Error:
-    return Error(
+def _damage(file: Path, lines: int) -> Failed:
+    return Failed(
         code=DAMAGED,
         message=f"{'A line is' if lines == 1 else f'{lines} lines are'} damaged here in the file of this "
         "conversation: what can be read is shown.",

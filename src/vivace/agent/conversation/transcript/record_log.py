@@ -6,10 +6,10 @@ the file (`file`).
 
 from vivace.agent.conversation.transcript.edit_records import EditDelta
 from vivace.agent.conversation.transcript.records import AnyRecord
-from vivace.agent.conversation.transcript.talk_records import SideDelta
-from vivace.agent.conversation.transcript.turn_records import AnswerDelta, ReasoningDelta
+from vivace.agent.events.talk import SideGrew
+from vivace.agent.events.turn import AnswerGrew, ReasoningGrew
 
-Delta = AnswerDelta | ReasoningDelta | EditDelta | SideDelta
+Delta = AnswerGrew | ReasoningGrew | EditDelta | SideGrew
 
 
 class RecordLog:

@@ -19,60 +19,60 @@ from vivace.agent.conversation.transcript.edit_records import (
     UnitChosen,
     UnitStays,
 )
-from vivace.agent.conversation.transcript.schema import (
-    Error,
+from vivace.agent.events.base import (
+    Failed,
 )
-from vivace.agent.conversation.transcript.talk_records import (
-    CompactionBegun,
+from vivace.agent.events.talk import (
+    Compacted,
+    CompactionStarted,
+    CompactionUndone,
     ConversationResumed,
     ConversationStarted,
-    EditsBroughtBack,
-    EditsTakenBack,
-    ModelChosen,
-    Note,
-    Queue,
-    SideBegun,
-    SideDelta,
-    SideOver,
-    Summary,
-    SummaryDropped,
-    WasRenamed,
-    WasRewound,
+    EditsRedone,
+    EditsUndone,
+    ModelChanged,
+    NoteAdded,
+    QueueChanged,
+    Renamed,
+    Rewound,
+    SideEnded,
+    SideGrew,
+    SideStarted,
 )
-from vivace.agent.conversation.transcript.turn_records import (
-    AnswerDelta,
+from vivace.agent.events.turn import (
+    AnswerGrew,
     AttemptAbandoned,
-    AttemptBegun,
-    CodeGiven,
-    FileNamed,
-    Intent,
-    MemoryGiven,
-    PlacesNamed,
-    ReasoningDelta,
-    ResponseKnown,
-    SteerLate,
+    AttemptStarted,
+    CodeRead,
+    FileChosen,
+    HistoryReplayed,
+    IntentDecided,
+    MemoryUsed,
+    PlacesAsked,
+    ReasoningGrew,
+    ResponseBegan,
+    SteerQueued,
     StepTaken,
-    Times,
-    ToldAgain,
-    TurnBegun,
-    TurnOver,
+    TimesMeasured,
+    TurnEnded,
+    TurnStarted,
 )
 
 AnyRecord = (
     ConversationStarted
     | ConversationResumed
-    | WasRenamed
-    | ModelChosen
-    | TurnBegun
-    | Intent
-    | FileNamed
-    | PlacesNamed
-    | CodeGiven
-    | MemoryGiven
-    | AttemptBegun
-    | ResponseKnown
-    | ReasoningDelta
-    | AnswerDelta
+    | Renamed
+    | ModelChanged
+    | TurnStarted
+    | IntentDecided
+    | FileChosen
+    | PlacesAsked
+    | CodeRead
+    | MemoryUsed
+    | AttemptStarted
+    | ResponseBegan
+    | ReasoningGrew
+    | AnswerGrew
     | EditDelta
     | AttemptAbandoned
     | Planned
@@ -89,20 +89,20 @@ AnyRecord = (
     | EditWritten
     | EditDropped
     | StepTaken
-    | Times
-    | Error
-    | TurnOver
-    | Queue
-    | SteerLate
-    | CompactionBegun
-    | Summary
-    | SummaryDropped
-    | ToldAgain
-    | WasRewound
-    | EditsTakenBack
-    | EditsBroughtBack
-    | Note
-    | SideBegun
-    | SideDelta
-    | SideOver
+    | TimesMeasured
+    | Failed
+    | TurnEnded
+    | QueueChanged
+    | SteerQueued
+    | CompactionStarted
+    | Compacted
+    | CompactionUndone
+    | HistoryReplayed
+    | Rewound
+    | EditsUndone
+    | EditsRedone
+    | NoteAdded
+    | SideStarted
+    | SideGrew
+    | SideEnded
 )

@@ -8,11 +8,10 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from vivace.agent.presenter import Presenter
-from vivace.agent.turn_events import (
-    Abandoned,
+from vivace.agent.events.turn import (
     AnswerGrew,
-    AnswerStarted,
+    AttemptAbandoned,
+    AttemptStarted,
     ReasoningGrew,
     ResponseBegan,
     SteerQueued,
@@ -21,6 +20,7 @@ from vivace.agent.turn_events import (
     TurnTimes,
     WritingEnded,
 )
+from vivace.agent.presenter import Presenter
 from vivace.client.responses import ResponsesClient
 from vivace.client.turn import Turn
 from vivace.protocol.shapes.events import (
@@ -62,7 +62,7 @@ class Answering:
 
     async def run(self, request: dict[str, Any], lane: str) -> Ending:
         """Show the answer as it comes. Return how it ended."""
-        self._presenter.show(AnswerStarted())
+        self._presenter.show(AttemptStarted())
         try:
             async with self._client.turn(request, lane=lane) as turn:
                 self._turn = turn
@@ -128,9 +128,9 @@ class Answering:
         was_whole = self._last.status == "completed"
         steer = "\n".join(self._steers)
         self._steers.clear()
-        self._presenter.show(Abandoned(0 if was_whole else self._chars, "steered", steer))
+        self._presenter.show(AttemptAbandoned(0 if was_whole else self._chars, "steered", steer))
         self._chars, self._last = 0, None
-        self._presenter.show(AnswerStarted())
+        self._presenter.show(AttemptStarted())
 
     def _give_back(self, text: str) -> None:
         if text in self._steers:
@@ -140,7 +140,7 @@ class Answering:
 
     def _show_times(self, response: Response) -> None:
         if response.vivace and response.vivace.waterfall:
-            times = (TurnTimes("answer", response.vivace.waterfall),)
+            times = (TurnTimes.of("answer", response.vivace.waterfall),)
             self._presenter.show(TimesMeasured(response.model, times, self._first_token_ms))
 
 

@@ -6,9 +6,9 @@ Owns the events of that answer. The response is not stored and nothing goes on f
 import asyncio
 from typing import Any
 
+from vivace.agent.events.talk import SideEnded, SideGrew, SideStarted
+from vivace.agent.events.turn import TurnStatus
 from vivace.agent.presenter import Presenter
-from vivace.agent.talk_events import SideEnded, SideGrew, SideStarted
-from vivace.agent.turn_events import TurnStatus
 from vivace.client.responses import ResponsesClient
 from vivace.protocol.shapes.events import OutputTextDelta, ResponseIncomplete
 

@@ -26,12 +26,12 @@ from vivace.agent.edits.repair.user_tests import AllowedTests
 from vivace.agent.edits.scope import EditScope, checked_instruction, read_scope
 from vivace.agent.edits.write.rewrite import rewrite_request
 from vivace.agent.effort import Effort
+from vivace.agent.events.turn import FileChosen, PlacesAsked
 from vivace.agent.memory.recall import NOTHING, Memory
 from vivace.agent.model import Model
 from vivace.agent.options import Approval
 from vivace.agent.presenter import Presenter
 from vivace.agent.prompting import Message
-from vivace.agent.turn_events import FileChosen, PlacesAsked
 from vivace.errors import PlaceUnclear, UnitNotFound
 
 _BACK = re.compile(r"\b(it|its|that|this|them|again|instead|the same|back|shorter|longer)\b", re.I)
@@ -89,23 +89,24 @@ async def _scopes(
     if mentions:
         targets = [target_of(mention, folder) for mention in _to_change(mentions, instruction)]
         for path in dict.fromkeys(target.path for target in targets):
-            presenter.show(FileChosen(path, "mention"))
+            presenter.show(FileChosen(str(path), "mention"))
         return (*[await reading.scope(target) for target in targets], *made)
     if made:
         for scope in made:
-            presenter.show(FileChosen(scope.source.path, "name"))
+            presenter.show(FileChosen(str(scope.source.path), "name"))
         return tuple(made)
     before = edit_before(history)
     if before and before.edits and refers_back(instruction):
         last = [edit for edit in before.edits if edit.attempt == before.edits[-1].attempt]
         for edit in last:
-            presenter.show(FileChosen(folder / edit.path, "recent"))
+            presenter.show(FileChosen(str(folder / edit.path), "recent"))
         return tuple([scope for edit in last for scope in await _scopes_of(folder, edit, reading)])
     recent = target_of(history.last_mention, folder).path if history.last_mention else None
     chosen = await choose_file(model, folder, instruction, recent, index)
     presenter.show(chosen)
-    scope = await reading.scope(Target(chosen.path, None))
-    scope = replace(scope, is_found=chosen.by != "recent" and chosen.path.name not in instruction)
+    path = Path(chosen.path)
+    scope = await reading.scope(Target(path, None))
+    scope = replace(scope, is_found=chosen.by != "recent" and path.name not in instruction)
     others = await asyncio.to_thread(files_using, folder, scope, instruction)
     return (scope, *[await reading.scope(Target(path, None)) for path in others])
 

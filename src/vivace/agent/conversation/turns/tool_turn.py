@@ -20,24 +20,18 @@ from vivace.agent.conversation.transcript.history import History, Turn
 from vivace.agent.conversation.turns.answering import Ending
 from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.apply.journal import Journal
+from vivace.agent.events.base import Failed
+from vivace.agent.events.task import AnyStep, ApprovalAsked, EndReason, ModelAnswered, TaskEnded
+from vivace.agent.events.turn import AttemptStarted, ResponseBegan, TaskStepped, TurnStatus, WritingEnded
 from vivace.agent.loop.calls import Approval, Desk, KeptCall
 from vivace.agent.loop.checkpoint import Checkpoint, Item
 from vivace.agent.loop.opening import open_desk
-from vivace.agent.loop.steps import AnyStep, ApprovalAsked, EndReason, ModelAnswered, TaskEnded
 from vivace.agent.loop.task import Task, TaskLimits
 from vivace.agent.permissions.policy import Policy
 from vivace.agent.presenter import NOBODY, ApprovingPresenter, Presenter
 from vivace.agent.prompting import read_prompt, user
 from vivace.agent.sandbox.plain import Terminal
 from vivace.agent.tools.base import Tool
-from vivace.agent.turn_events import (
-    AnswerStarted,
-    Failed,
-    ResponseBegan,
-    TaskStepped,
-    TurnStatus,
-    WritingEnded,
-)
 from vivace.errors import TurnFault
 
 STATUSES: dict[EndReason, TurnStatus] = {
@@ -81,11 +75,11 @@ class ToolTurn:
 
     async def run(self) -> Ending:
         """Work on the message to its end."""
-        self._presenter.show(AnswerStarted())
+        self._presenter.show(AttemptStarted())
         ended = await self._task.run()
         self._presenter.show(WritingEnded())
         if ended.error or ended.reason == "malformed_calls":
-            self._presenter.show(Failed(_fault(ended)))
+            self._presenter.show(Failed.of(_fault(ended)))
         status = STATUSES.get(ended.reason, "cut")
         return Ending(status, self._shown.response_id, self._shown.log_tokens)
 

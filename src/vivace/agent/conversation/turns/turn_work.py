@@ -30,22 +30,22 @@ from vivace.agent.conversation.turns.tool_turn import ToolRules, ToolTurn, open_
 from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.places.index import FileIndex, index_file
+from vivace.agent.events.talk import Compacted, CompactionStarted
+from vivace.agent.events.task import ServersOpened
+from vivace.agent.events.turn import (
+    AttemptAbandoned,
+    CodeRead,
+    HistoryReplayed,
+    IntentDecided,
+    TaskStepped,
+    TurnKind,
+)
 from vivace.agent.loop.opening import can_call_tools, recall
-from vivace.agent.loop.steps import ServersOpened
 from vivace.agent.mcp.opening import ServerPool, servers_without_asking
 from vivace.agent.mcp.tool import McpTool
 from vivace.agent.options import Approval
 from vivace.agent.permissions.policy import Policy
 from vivace.agent.presenter import Presenter
-from vivace.agent.talk_events import Compacted, CompactionStarted
-from vivace.agent.turn_events import (
-    Abandoned,
-    CodeRead,
-    IntentDecided,
-    Retold,
-    TaskStepped,
-    TurnKind,
-)
 from vivace.errors import ContextOverflow, RequestRefused, ServerGone, UsageError
 
 NOT_KNOWN = "previous_response_not_found"
@@ -292,7 +292,7 @@ class TurnWork:
         while True:
             said = turns_since_summary(self._history)
             if said:
-                self._presenter.show(Retold(turns[0].number if turns else 0, len(said) - len(turns)))
+                self._presenter.show(HistoryReplayed(turns[0].number if turns else 0, len(said) - len(turns)))
             try:
                 return await self._answer_to(asked, turns)
             except RequestRefused as error:
@@ -347,7 +347,7 @@ class TurnWork:
     def _abandon(self, why: Literal["steered", "server_gone"], steer: str) -> None:
         attempts = self._history.turns[-1].attempts
         if attempts and not attempts[-1].is_abandoned:
-            self._presenter.show(Abandoned(len(attempts[-1].text), why, steer))
+            self._presenter.show(AttemptAbandoned(len(attempts[-1].text), why, steer))
 
 
 def _is_cancelled_from_outside() -> bool:

@@ -6,12 +6,12 @@ Owns that turn: it is shown, asked about and undone as an edit is. Does not own 
 import asyncio
 
 from vivace.agent.conversation.talk import Talk
-from vivace.agent.edit_events import EditStarted
 from vivace.agent.edits.apply.journal import Journal
+from vivace.agent.events.edit import EditStarted
+from vivace.agent.events.turn import WritingEnded
 from vivace.agent.presenter import Presenter
 from vivace.agent.tasks.store import TaskFolder
 from vivace.agent.tasks.takeover.taking import open_taking, take
-from vivace.agent.turn_events import WritingEnded
 from vivace.errors import UsageError
 
 

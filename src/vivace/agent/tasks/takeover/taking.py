@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vivace.agent.door import status_of
-from vivace.agent.edit_events import EditProposed
 from vivace.agent.edits.apply.entries import Entry
 from vivace.agent.edits.apply.journal import Change, Journal
 from vivace.agent.edits.apply.rebasing import keep_texts
 from vivace.agent.edits.apply.replacing import read_state, set_execution
 from vivace.agent.edits.flow import offer
 from vivace.agent.edits.proposal import Proposal
+from vivace.agent.events.edit import EditProposed
 from vivace.agent.options import Approval
 from vivace.agent.presenter import Presenter
 from vivace.agent.tasks.log import TaskLog

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from tests.agent.edits.repair.conftest import Bench
-from vivace.agent.edit_events import EditProposed, ImportsAdded, NamesUndefined
+from vivace.agent.events.edit import EditProposed, ImportsAdded, NamesUndefined
 
 OLD = '"""Numbers."""\n\nimport os\n\n\ndef other():\n    return os\n\n\ndef double(x):\n    return x\n'
 

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from vivace.agent.conversation.sharing.wire.forms import DecisionForm, ResolutionForm
 from vivace.agent.edits.conflict import Resolution, Stop, TakeEdit, TakeFile, TakeText
 from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Reject, UseText
-from vivace.errors import TurnFault, VivaceError
 
 
 def decision_form(decision: Decision) -> DecisionForm:
@@ -54,15 +53,3 @@ def resolution_of(form: ResolutionForm | None) -> Resolution:
     if form is None or form.kind not in kinds:
         raise ValueError("no resolution")
     return kinds[form.kind]()
-
-
-def error_of(code: str, message: str, hint: str) -> VivaceError:
-    """Return the error with that code; one that is not known here is a `TurnFault`."""
-    kinds = [VivaceError]
-    for kind in kinds:
-        kinds += kind.__subclasses__()
-    known = next((kind for kind in kinds if kind.code == code), TurnFault)
-    try:
-        return known(message, hint)
-    except TypeError:
-        return TurnFault(message, hint)

@@ -11,11 +11,9 @@ from typing import Any, get_args
 
 import msgspec
 
-from vivace.agent import edit_events
 from vivace.agent.conversation.sharing.wire.answers import (
     decision_form,
     decision_of,
-    error_of,
     resolution_form,
     resolution_of,
 )
@@ -41,8 +39,8 @@ from vivace.agent.edits.proposal import (
     Proposal,
 )
 from vivace.agent.edits.write.live_diff import Hunk, LiveDiff
-from vivace.agent.events import AgentEvent
-from vivace.agent.turn_events import Failed
+from vivace.agent.events import edit as edit_events
+from vivace.agent.events.every import AgentEvent
 
 EVENTS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(AgentEvent)}
 
@@ -83,14 +81,6 @@ class _OfConflict(msgspec.Struct, frozen=True):
 
     path: str
     resolution: ResolutionForm
-
-
-class _OfError(msgspec.Struct, frozen=True):
-    """`Failed`."""
-
-    code: str
-    message: str
-    hint: str
 
 
 def _plain(value: Any) -> Any:
@@ -151,8 +141,6 @@ class EventEncoder:
                 return _OfProposal(self.proposal(proposal, known), reason=reason)
             case edit_events.ConflictResolved(path=path, resolution=resolution):
                 return _OfConflict(str(path), resolution_form(resolution))
-            case Failed(error=error):
-                return _OfError(error.code, error.message, error.hint)
         return event
 
     def _number(self, value: object) -> tuple[int, bool]:
@@ -282,9 +270,6 @@ class EventDecoder:
             case "ConflictResolved":
                 resolved: _OfConflict = _decode(body, _OfConflict)
                 return edit_events.ConflictResolved(Path(resolved.path), resolution_of(resolved.resolution))
-            case "Failed":
-                failed: _OfError = _decode(body, _OfError)
-                return Failed(error_of(failed.code, failed.message, failed.hint))
         return _decode(body, EVENTS[name])
 
     def _of_source(self, name: str, form: _OfSource) -> Any:

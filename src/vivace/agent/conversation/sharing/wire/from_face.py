@@ -10,8 +10,8 @@ from vivace.agent.conversation.sharing.wire.forms import (
     ResolutionForm,
     SourceKnown,
 )
+from vivace.agent.events.turn import TurnKind
 from vivace.agent.options import Options
-from vivace.agent.turn_events import TurnKind
 
 
 class Hello(Message, frozen=True, tag="hello"):

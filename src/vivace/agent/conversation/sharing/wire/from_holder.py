@@ -14,7 +14,8 @@ from vivace.agent.conversation.sharing.wire.forms import (
     ProposalKnown,
     SourceKnown,
 )
-from vivace.agent.loop.steps import ApprovalAsked
+from vivace.agent.events.base import Failed
+from vivace.agent.events.task import ApprovalAsked
 from vivace.agent.options import Options
 
 
@@ -73,9 +74,7 @@ class Refused(Message, frozen=True, tag="refused"):
     """A command has failed."""
 
     id: int
-    code: str
-    message: str
-    hint: str = ""
+    error: Failed
 
 
 FromHolder = (

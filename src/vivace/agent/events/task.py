@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from vivace.agent.conversation.transcript.schema import Error, Record
+from vivace.agent.events.base import Event, Failed
 from vivace.agent.tools.base import Step
 from vivace.redaction import RedactedStream, redact_values
 
@@ -18,7 +18,7 @@ EndReason = Literal["completed", "stopped", "turns", "tokens", "time", "context"
 CallStatus = Literal["done", "failed", "refused", "malformed"]
 
 
-class TaskStarted(Record, frozen=True, tag="task.started"):
+class TaskStarted(Event, frozen=True, tag="task.started"):
     """The first line of every task."""
 
     schema: int  # the version of this format
@@ -32,7 +32,7 @@ class TaskStarted(Record, frozen=True, tag="task.started"):
     at_s: float  # Unix time
 
 
-class MemoryRead(Record, frozen=True, tag="task.memory"):
+class MemoryRead(Event, frozen=True, tag="task.memory"):
     """The model reads these instruction files and notes in front of the task."""
 
     files: tuple[str, ...] = ()  # their names
@@ -40,28 +40,28 @@ class MemoryRead(Record, frozen=True, tag="task.memory"):
     problem: str = ""  # why the notes could not be read
 
 
-class ServersOpened(Record, frozen=True, tag="task.servers"):
+class ServersOpened(Event, frozen=True, tag="task.servers"):
     """The model has the tools of these MCP servers, each call of which asks."""
 
     servers: tuple[str, ...] = ()  # their names
     problems: tuple[str, ...] = ()  # why others are missing
 
 
-class TaskResumed(Record, frozen=True, tag="task.resumed"):
+class TaskResumed(Event, frozen=True, tag="task.resumed"):
     """A task that was interrupted, or had ended, goes on from its log."""
 
     turns: int  # that the model has answered
     at_s: float  # Unix time
 
 
-class TurnBegan(Record, frozen=True, tag="task.turn"):
+class TurnBegan(Event, frozen=True, tag="task.turn"):
     """The model is asked what to do next. It is told the outputs of its calls, and these messages."""
 
     turn: int  # 1 for the first
     messages: tuple[str, ...] = ()  # what the user has said since the last turn, and what was wrong with it
 
 
-class TextGrew(Record, frozen=True, tag="text.delta"):
+class TextGrew(Event, frozen=True, tag="text.delta"):
     """More of what the model says to the user."""
 
     is_delta: ClassVar[bool] = True
@@ -77,7 +77,7 @@ class CallMade(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_custom: bool = False
 
 
-class ModelAnswered(Record, frozen=True, tag="task.answered"):
+class ModelAnswered(Event, frozen=True, tag="task.answered"):
     """The model has said all of a turn. Calls that change something run only after this."""
 
     turn: int
@@ -90,7 +90,7 @@ class ModelAnswered(Record, frozen=True, tag="task.answered"):
     log_tokens: int = 0  # of all that was said so far, with this
 
 
-class CallStarted(Record, frozen=True, tag="tool.started"):
+class CallStarted(Event, frozen=True, tag="tool.started"):
     """A tool runs. Tools that only read may start while the model still writes."""
 
     call_id: str
@@ -98,7 +98,7 @@ class CallStarted(Record, frozen=True, tag="tool.started"):
     title: str  # what it does, in a line
 
 
-class CallEnded(Record, frozen=True, tag="tool.ended"):
+class CallEnded(Event, frozen=True, tag="tool.ended"):
     """A call was answered."""
 
     call_id: str
@@ -109,7 +109,7 @@ class CallEnded(Record, frozen=True, tag="tool.ended"):
     seconds: float = 0.0
 
 
-class ApprovalAsked(Record, frozen=True, tag="approval.asked"):
+class ApprovalAsked(Event, frozen=True, tag="approval.asked"):
     """A person is asked whether a call may run."""
 
     call_id: str
@@ -121,7 +121,7 @@ class ApprovalAsked(Record, frozen=True, tag="approval.asked"):
     can_be_kept: bool = False  # a yes may count for the same call from now on
 
 
-class ApprovalAnswered(Record, frozen=True, tag="approval.answered"):
+class ApprovalAnswered(Event, frozen=True, tag="approval.answered"):
     """The person has answered, or nobody is there to ask."""
 
     call_id: str
@@ -129,7 +129,7 @@ class ApprovalAnswered(Record, frozen=True, tag="approval.answered"):
     reason: str = ""  # of a no
 
 
-class PlanUpdated(Record, frozen=True, tag="plan.updated"):
+class PlanUpdated(Event, frozen=True, tag="plan.updated"):
     """The model told its plan."""
 
     steps: list[Step]  # each with step and status
@@ -143,14 +143,14 @@ class FileWriting(msgspec.Struct, frozen=True, kw_only=True):
     after_sha256: str | None
 
 
-class WritingBegan(Record, frozen=True, tag="files.writing"):
+class WritingBegan(Event, frozen=True, tag="files.writing"):
     """The changes of these calls are about to be written, all or none."""
 
     call_ids: list[str]
     files: list[FileWriting]
 
 
-class FilesWritten(Record, frozen=True, tag="files.written"):
+class FilesWritten(Event, frozen=True, tag="files.written"):
     """The changes of a turn are on disk, as one entry that `vivace undo` takes back."""
 
     entry: int  # the number in the undo journal
@@ -158,13 +158,13 @@ class FilesWritten(Record, frozen=True, tag="files.written"):
     diff: str  # unified
 
 
-class Steered(Record, frozen=True, tag="task.steered"):
+class Steered(Event, frozen=True, tag="task.steered"):
     """The user said something while the task ran."""
 
     text: str
 
 
-class WorkflowStarted(Record, frozen=True, tag="workflow.started"):
+class WorkflowStarted(Event, frozen=True, tag="workflow.started"):
     """What runs, as it was read when it began: a file that changes meanwhile changes nothing."""
 
     name: str
@@ -172,7 +172,7 @@ class WorkflowStarted(Record, frozen=True, tag="workflow.started"):
     inputs: dict[str, str]  # with defaults
 
 
-class StepBegan(Record, frozen=True, tag="workflow.step.began"):
+class StepBegan(Event, frozen=True, tag="workflow.step.began"):
     """A step of a workflow begins. Without an end behind it, it was cut off."""
 
     key: str  # such as 3.1 or 3[src/a.py].1
@@ -180,7 +180,7 @@ class StepBegan(Record, frozen=True, tag="workflow.step.began"):
     title: str
 
 
-class StepEnded(Record, frozen=True, tag="workflow.step.ended"):
+class StepEnded(Event, frozen=True, tag="workflow.step.ended"):
     """A step of a workflow is over."""
 
     key: str
@@ -189,14 +189,14 @@ class StepEnded(Record, frozen=True, tag="workflow.step.ended"):
     status: str = "done"
 
 
-class ChangeTakenBack(Record, frozen=True, tag="workflow.change.taken_back"):
+class ChangeTakenBack(Event, frozen=True, tag="workflow.change.taken_back"):
     """What a step wrote was undone: its check failed."""
 
     entry: int  # the number in the undo journal
     problem: str
 
 
-class TaskEnded(Record, frozen=True, tag="task.ended"):
+class TaskEnded(Event, frozen=True, tag="task.ended"):
     """The last line of every task that was not killed."""
 
     reason: EndReason
@@ -207,7 +207,7 @@ class TaskEnded(Record, frozen=True, tag="task.ended"):
     seconds: float = 0.0
     entries: tuple[int, ...] = ()  # of the undo journal
     refused: int = 0  # calls that were not allowed
-    error: Error | None = None  # what went wrong, if it did not complete
+    error: Failed | None = None  # what went wrong, if it did not complete
 
 
 AnyStep = (

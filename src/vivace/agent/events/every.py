@@ -4,7 +4,8 @@ Owns the union, for type checks. Import an event itself from its module: `turn_e
 `talk_events`. Does not own how they are shown (`presenter`).
 """
 
-from vivace.agent.edit_events import (
+from vivace.agent.events.base import Failed
+from vivace.agent.events.edit import (
     AnswersCompared,
     ComparingAnswers,
     ConflictResolved,
@@ -23,7 +24,7 @@ from vivace.agent.edit_events import (
     UserTestsEnded,
     UserTestsStarted,
 )
-from vivace.agent.talk_events import (
+from vivace.agent.events.talk import (
     Compacted,
     CompactionStarted,
     CompactionUndone,
@@ -42,19 +43,18 @@ from vivace.agent.talk_events import (
     SideGrew,
     SideStarted,
 )
-from vivace.agent.turn_events import (
-    Abandoned,
+from vivace.agent.events.turn import (
     AnswerGrew,
-    AnswerStarted,
+    AttemptAbandoned,
+    AttemptStarted,
     CodeRead,
-    Failed,
     FileChosen,
+    HistoryReplayed,
     IntentDecided,
     MemoryUsed,
     PlacesAsked,
     ReasoningGrew,
     ResponseBegan,
-    Retold,
     SteerQueued,
     TaskStepped,
     TimesMeasured,
@@ -76,7 +76,7 @@ AgentEvent = (
     | NamesUndefined
     | UserTestsStarted
     | UserTestsEnded
-    | AnswerStarted
+    | AttemptStarted
     | ReasoningGrew
     | AnswerGrew
     | WritingEnded
@@ -94,7 +94,7 @@ AgentEvent = (
     | CodeRead
     | MemoryUsed
     | ResponseBegan
-    | Abandoned
+    | AttemptAbandoned
     | SteerQueued
     | TurnEnded
     | QueueChanged
@@ -103,7 +103,7 @@ AgentEvent = (
     | CompactionStarted
     | Compacted
     | CompactionUndone
-    | Retold
+    | HistoryReplayed
     | Rewound
     | EditsUndone
     | EditsRedone
