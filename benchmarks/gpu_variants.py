@@ -9,6 +9,7 @@ their data. Answers are judged on a machine with a sandbox: `python -m vivace.tr
 
 import argparse
 import json
+import random
 import sys
 import time
 from collections.abc import Mapping
@@ -98,23 +99,22 @@ def data_sets(lease: Lease, own: Any) -> dict[str, Any]:
     exact = [row for row in lease.examples.rows if row.kind in ("mutation", "edit")]
     opens = [row for row in own.rows if row.kind == "open"]
     known = {row.name for row in own.rows}
-    unknown = _likely(lease, Examples(lease.examples.prefix, tuple(row for row in exact if row.name not in known)))
+    unknown = _likely(
+        lease, Examples(lease.examples.prefix, tuple(row for row in exact if row.name not in known))
+    )
     sets = {"exact": [*exact, *opens], "own": own.rows, "mixed": [*own.rows, *unknown]}
     lease.say({name: len(rows) for name, rows in sets.items()})
     return {name: Examples(lease.examples.prefix, tuple(rows)) for name, rows in sets.items()}
 
 
 def _likely(lease: Lease, examples: Any) -> list[Any]:
-    """Return the examples whose changed tokens the base finds likeliest: what can be told from the request."""
-    import torch
+    """Return the examples whose changed tokens the base finds likeliest: the request tells them."""
 
     from vivace.training.loss import measure
     from vivace.training.packing import collate, pack
     from vivace.training.sft import SftPlan
 
     room = SftPlan().row_tokens - len(examples.prefix)
-    import random
-
     rows = pack([len(row) for row in examples.rows], room, random.Random(0))
     nats: dict[int, float] = {}
     for start in range(0, len(rows), 4):
@@ -124,7 +124,6 @@ def _likely(lease: Lease, examples: Any) -> list[Any]:
             own = (batch.owners == index) & batch.changed
             if bool(own.any()):
                 nats[index] = float(found.cpu()[own].mean())
-    torch.cuda.empty_cache() if lease.options.gpu == "cuda" else None
     order = sorted(nats, key=lambda index: nats[index])
     return [examples.rows[index] for index in order[: round(INFERABLE_SHARE * len(order))]]
 

@@ -65,8 +65,14 @@ def _write(
         is_real[row, width - len(prompt) :] = True
     tokens, is_real = tokens.to(device), is_real.to(device)
     positions = (is_real[:, :width].long().cumsum(1) - 1).clamp(min=0)
-    cache = decoder.new_cache(rows, width + most_tokens)
-    states = _read(decoder, adapter, tokens, positions, is_real[:, :width], cache)
+    first_of = {tuple(prompt): row for row, prompt in reversed(list(enumerate(prompts)))}
+    read = sorted(first_of.values())  # each different prompt is read once
+    cache = decoder.new_cache(len(read), width + most_tokens)
+    states = _read(decoder, adapter, tokens[read], positions[read], is_real[read, :width], cache)
+    if len(read) < rows:
+        number = {row: at for at, row in enumerate(read)}
+        which = torch.tensor([number[first_of[tuple(prompt)]] for prompt in prompts], device=device)
+        cache, states = Cache(cache.held[:, :, which]), states[which]
     stopping = torch.tensor(sorted(stops), device=device)
     has_ended = torch.zeros(rows, dtype=torch.bool, device=device)
     said: list[torch.Tensor] = []
