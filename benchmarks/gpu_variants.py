@@ -81,7 +81,8 @@ def own_answers(lease: Lease, count: int) -> tuple[Any, dict[str, Any]]:
     from vivace.training.own import sample_own
 
     stops, text_of = open_words(lease.decoder, lease.data, lease.model)
-    rows, counts = [], {}
+    rows: list[Any] = []
+    counts: dict[str, Any] = {}
     for kind, share in (("open", 0.1), ("edit", 0.4), ("mutation", 0.5)):
         chosen = [at for at, task in enumerate(lease.tasks) if task.kind == kind][: round(count * share)]
         part = Examples(lease.examples.prefix, tuple(lease.examples.rows[at] for at in chosen))

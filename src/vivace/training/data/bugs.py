@@ -194,14 +194,14 @@ def _dropped_term(node: Function, lines: list[str]) -> Iterator[Bug]:
     """Yield one side of a sum, a product or a condition that is forgotten."""
     for each in ast.walk(node):
         if isinstance(each, ast.BinOp) and isinstance(each.op, (ast.Add, ast.Sub, ast.Mult)):
-            left, whole = each.left, each
+            left = each.left
         elif isinstance(each, ast.BoolOp):
-            left, whole = each.values[0], each
+            left = each.values[0]
         else:
             continue
-        if whole.lineno == whole.end_lineno and whole.end_col_offset is not None:
-            new = lines[whole.lineno - 1][left.col_offset : left.end_col_offset]
-            yield Bug(whole.lineno, whole.col_offset, whole.end_col_offset, new)
+        if each.lineno == each.end_lineno and each.end_col_offset is not None:
+            new = lines[each.lineno - 1][left.col_offset : left.end_col_offset]
+            yield Bug(each.lineno, each.col_offset, each.end_col_offset, new)
 
 
 MAKERS: tuple[Callable[[Function, list[str]], Iterator[Bug]], ...] = (

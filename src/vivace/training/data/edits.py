@@ -13,7 +13,7 @@ from vivace.training.data.edits_of_bodies import EDITS_OF_BODIES
 from vivace.training.data.edits_of_signatures import EDITS_OF_SIGNATURES
 from vivace.training.data.exact import Exact, Lines
 from vivace.training.data.mutations import functions_of, parsed
-from vivace.training.data.pairs import Origin, Outlined, Pair
+from vivace.training.data.pairs import Kind, Origin, Outlined, Pair
 
 Maker = Callable[[Function, Lines, random.Random], Iterator[Exact]]
 MAKERS: tuple[Maker, ...] = (*EDITS_OF_BODIES, *EDITS_OF_SIGNATURES)
@@ -78,9 +78,14 @@ def _parse(*texts: str) -> bool:
     return all(parsed(text) is not None for text in texts)
 
 
-def _pair(origin: Origin, kind: str, file: str, unit: Unit, last: int, instruction: str, after: str) -> Pair:
-    assert kind in ("edit", "open")
+def _pair(origin: Origin, kind: Kind, file: str, unit: Unit, last: int, instruction: str, after: str) -> Pair:
     return Pair(
-        *(origin.repo, origin.licence, origin.name, origin.split, "edit" if kind == "edit" else "open"),
-        *(origin.path, file, unit.qualified_name, unit.first_line, last, instruction, after),
+        *(origin.repo, origin.licence, origin.name, origin.split, kind),
+        path=origin.path,
+        file=file,
+        unit=unit.qualified_name,
+        first_line=unit.first_line,
+        last_line=last,
+        instruction=instruction,
+        after=after,
     )

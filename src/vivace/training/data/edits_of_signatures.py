@@ -63,7 +63,7 @@ def _default(node: Function, lines: Lines, chance: random.Random) -> Iterator[Ex
         if not isinstance(value, ast.Constant) or value.lineno != value.end_lineno:
             continue
         if new := _another(value.value, chance):
-            wordings = (
+            wordings: tuple[str, ...] = (
                 f"Change the default of {argument.arg} to {new}.",
                 f"{{name}}: {argument.arg} should be {new} by default",
                 f"The default of `{argument.arg}` in {{name}} should be {new}, not {ast.unparse(value)}.",
@@ -96,7 +96,7 @@ def _literal(node: Function, lines: Lines, chance: random.Random) -> Iterator[Ex
     rest = node.args
     if rest.vararg or rest.kwarg or rest.kwonlyargs or not rest.args:
         return
-    ends = [*rest.args, *rest.defaults]
+    ends: list[ast.arg | ast.expr] = [*rest.args, *rest.defaults]
     last = max(ends, key=lambda each: (each.end_lineno or 0, each.end_col_offset or 0))
     constants = [
         each for part in statements(node) for each in ast.walk(part) if isinstance(each, ast.Constant)

@@ -121,9 +121,9 @@ def make_examples(
         found.append((pair, prompt, answer))
     prefix, prompts = with_prefix([prompt for _, prompt, _ in found])
     rows: dict[str, list[Example]] = {"train": [], "dev": []}
-    for (pair, _, answer), prompt in zip(found, prompts, strict=True):
+    for (pair, _, answer), behind in zip(found, prompts, strict=True):
         changed = changed_tokens(answer.old, answer.new)
-        example = Example(prompt, tuple(answer.new), pair.name, pair.repo, pair.kind, changed)
+        example = Example(behind, tuple(answer.new), pair.name, pair.repo, pair.kind, changed)
         if len(example) > plan.max_tokens:
             report.refused["too long"] += 1
             continue
