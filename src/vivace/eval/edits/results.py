@@ -23,6 +23,15 @@ BARE: Literal["bare"] = "bare"
 Key = tuple[AnySet, str, Way, str]  # set, model, effort, task
 
 
+class Replaced(msgspec.Struct, frozen=True):
+    """An edit of one file: lines of it, counted from 0 and without the last, and what takes their place."""
+
+    path: str
+    first: int
+    end: int
+    lines: tuple[str, ...]
+
+
 class Found(msgspec.Struct, frozen=True):
     """Where the loop went with a request, against where the reference goes."""
 
@@ -35,7 +44,7 @@ class Found(msgspec.Struct, frozen=True):
     is_right_asked: bool = False  # one of the places asked about is right
     is_words_alone: bool = False  # what was written changes comments and docstrings only
     is_beside_alone: bool = False  # what was written changes tests, examples or documentation only
-    others: tuple[str, ...] = ()  # what other answers would have made, the best first, as `code` is
+    others: tuple[Replaced, ...] = ()  # what other answers would have made, the best first
 
 
 class Answer(msgspec.Struct, frozen=True, tag="answer"):

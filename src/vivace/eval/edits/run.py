@@ -64,7 +64,8 @@ class EditsPlan(Plan[Task]):
     rules: Rules | None = None  # an AGENTS.md beside the code
 
     async def answer(self, task: Task, effort: Way, model: Model) -> Answer:
-        assert self.set_name not in ("requests", "repository")
+        assert self.set_name != "requests"
+        assert self.set_name != "repository"
         return await answer_task(self.set_name, task, effort, model, self.rules)
 
     async def judge(self, task: Task, code: str) -> tuple[Verdict, str]:
@@ -147,7 +148,7 @@ def plans_of(results: Results, folder: Path) -> list[EditsPlan]:
     """Return what a results file has answers to: a plan for each set and model in it."""
     plans = []
     for (set_name, model), (efforts, answered) in answered_in(results).items():
-        if set_name not in ("requests", "repository"):
+        if set_name != "requests" and set_name != "repository":
             tasks = [task for task in read_tasks(set_name, folder) if task.name in answered]
             plans.append(EditsPlan(set_name, model, efforts, tuple(tasks)))
     return plans

@@ -22,7 +22,7 @@ from vivace.agent.edits.find.languages import language_for
 from vivace.agent.edits.find.units import Unit
 from vivace.agent.edits.places.clues import is_beside
 from vivace.agent.edits.places.index import FileIndex
-from vivace.agent.edits.proposal import Decision, Proposal, Reject
+from vivace.agent.edits.proposal import Decision, FileProposal, Proposal, Reject
 from vivace.agent.effort import Effort
 from vivace.agent.events import AgentEvent
 from vivace.agent.model import Model
@@ -30,7 +30,7 @@ from vivace.errors import ContextOverflow, PlaceUnclear, RequestRefused, ServerG
 from vivace.eval.edits.answering import Located
 from vivace.eval.edits.bundle import bundle
 from vivace.eval.edits.changes import lines_changed
-from vivace.eval.edits.results import Answer, AnySet, Found, Outcome
+from vivace.eval.edits.results import Answer, AnySet, Found, Outcome, Replaced
 from vivace.eval.requests.places import patch_of, right_places
 from vivace.eval.requests.requests import Request
 from vivace.eval.requests.trees import unpack
@@ -159,13 +159,22 @@ def _found(
             changes_words_alone(languages[name], before.get(name, ""), changed[name]) for name in changed
         ),
         is_beside_alone=bool(changed) and all(is_beside(name) for name in changed),
-        others=tuple(
-            bundle(
-                {str(each.source.path.relative_to(seen.folder)): each.new_bytes.decode("utf-8", "replace")}
-            )
-            for each in others
-        ),
+        others=tuple(_replaced(each, seen.folder) for each in others),
     )
+
+
+def _replaced(proposal: FileProposal, folder: Path) -> Replaced:
+    """Return the lines that a proposal changes, from the first to the last."""
+    old = proposal.source.raw.decode("utf-8", "replace").splitlines(keepends=True)
+    new = proposal.new_bytes.decode("utf-8", "replace").splitlines(keepends=True)
+    first = next(
+        (at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new))
+    )
+    most = min(len(old), len(new)) - first
+    ends = zip(reversed(old), reversed(new), strict=False)
+    same = next((at for at, (a, b) in enumerate(ends) if a != b or at >= most), most)
+    path = str(proposal.source.path.relative_to(folder))
+    return Replaced(path, first, len(old) - same, tuple(new[first : len(new) - same]))
 
 
 def _texts(folder: Path) -> Texts:

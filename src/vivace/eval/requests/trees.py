@@ -71,7 +71,10 @@ def environment_for(packages: Iterable[str], folder: Path, say: Callable[[str], 
     try:
         subprocess.run(module_command("venv", "--without-pip", str(part)), check=True, capture_output=True)
         target = ["--python", str(part / "bin" / "python"), "install", "--quiet", "--no-input"]
-        subprocess.run(module_command("pip", *target, *wanted), check=True, capture_output=True, text=True)
+        if wanted:
+            subprocess.run(
+                module_command("pip", *target, *wanted), check=True, capture_output=True, text=True
+            )
     except subprocess.CalledProcessError as error:
         raise StartError(
             f"The packages of the tests could not be installed: {error.stderr}", "See pip's own message."
