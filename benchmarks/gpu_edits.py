@@ -99,7 +99,8 @@ def prepare_requests(things: Path, tasks: Path | None) -> None:
 def answer_requests(model: str, things: Path, out: Path, work: Path, ways: list[str], *how: str) -> list[str]:
     """Answer requests through a server of our own. Return how each way ended.
 
-    `ways` are efforts, or `tasks:EFFORT` for repository tasks. What is answered when the time is over is kept, and lies packed in `out`.
+    `ways` are efforts, or `tasks:EFFORT` for repository tasks. What is answered when the time is
+    over is kept, and lies packed in `out`.
     """
     environment, until, ended = _environment(work), time.monotonic() + REQUESTS_S, []
     for way in ways or REQUEST_WAYS:
