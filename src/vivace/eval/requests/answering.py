@@ -7,7 +7,6 @@ Owns the copy of the tree that the loop edits, and what is counted of the answer
 import asyncio
 import tempfile
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,11 +32,9 @@ from vivace.eval.edits.changes import lines_changed
 from vivace.eval.edits.results import Answer, AnySet, Found, Outcome, Replaced
 from vivace.eval.requests.places import patch_of, right_places
 from vivace.eval.requests.requests import Request
-from vivace.eval.requests.trees import unpack
+from vivace.eval.requests.trees import Texts, texts_of, unpack
 
-MAX_BYTES = 2_000_000  # a larger file is no source
 MAX_OTHERS = 8  # other answers that are kept, for a look at how one is chosen
-Texts = dict[str, str]  # by path in the tree
 
 
 class Watching(Located):
@@ -85,7 +82,7 @@ async def answer_request(set_name: AnySet, request: Request, effort: Effort, mod
         seen, turns_before, began_s = Watching(folder), len(model.waterfalls), time.perf_counter()
         ended = await _edit(folder, work, request.text, effort, model, seen)
         seconds = time.perf_counter() - began_s
-        before, after = _texts(pristine), _texts(folder)
+        before, after = texts_of(pristine), texts_of(folder)
         changed = {name: text for name, text in after.items() if text != before.get(name)}
         found = _found(ended, seen, request, pristine, before, changed)
     turns = model.waterfalls[turns_before:]
@@ -175,13 +172,3 @@ def _replaced(proposal: FileProposal, folder: Path) -> Replaced:
     same = next((at for at, (a, b) in enumerate(ends) if a != b or at >= most), most)
     path = str(proposal.source.path.relative_to(folder))
     return Replaced(path, first, len(old) - same, tuple(new[first : len(new) - same]))
-
-
-def _texts(folder: Path) -> Texts:
-    """Return the texts of a tree. What is no text is left out, since no edit is about it."""
-    found = {}
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and not path.is_symlink() and path.stat().st_size <= MAX_BYTES:
-            with suppress(UnicodeDecodeError):
-                found[str(path.relative_to(folder))] = path.read_bytes().decode("utf-8")
-    return found

@@ -10,12 +10,16 @@ import subprocess
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from vivace.child_python import module_command
 from vivace.errors import StartError
 from vivace.eval.requests.requests import Project
 from vivace.models.sources import SourceFailed, download_by_pip
+
+MAX_BYTES = 2_000_000  # a larger file is no source
+Texts = dict[str, str]  # by path in the tree
 
 
 def fetch_projects(projects: Iterable[Project], folder: Path, say: Callable[[str], None]) -> None:
@@ -56,6 +60,21 @@ def unpack(archive: Path, folder: Path) -> Path:
         tree.extractall(folder, filter="data")
     inside = list(folder.iterdir())
     return inside[0] if len(inside) == 1 and inside[0].is_dir() else folder
+
+
+def texts_of(folder: Path) -> Texts:
+    """Return the texts of a tree. What is no text is left out, since no edit is about it."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and not path.is_symlink() and path.stat().st_size <= MAX_BYTES:
+            with suppress(UnicodeDecodeError):
+                found[str(path.relative_to(folder))] = path.read_bytes().decode("utf-8")
+    return found
+
+
+def read_texts(archive: Path) -> Texts:
+    with tempfile.TemporaryDirectory(prefix="vivace-eval-") as made:
+        return texts_of(unpack(archive, Path(made) / "tree"))
 
 
 def environment_for(packages: Iterable[str], folder: Path, say: Callable[[str], None]) -> Path:
