@@ -21,7 +21,7 @@ from typing import cast
 from vivace.agent.effort import EFFORTS, Effort
 from vivace.config import load_settings
 from vivace.eval.edits.bundle import bundle, unbundle
-from vivace.eval.edits.results import Answer, Replaced, Results
+from vivace.eval.edits.results import Answer, Results
 from vivace.eval.edits.run import together
 from vivace.eval.requests.judging import judge_request
 from vivace.eval.requests.plan import Kept, fetch_trees, read_set
@@ -104,15 +104,10 @@ def _candidates(request: Request, answer: Answer) -> list[Candidate]:
     before = read_texts(request.archive)
     found = [Candidate(answer.code, answer.lines_changed)]
     for each in answer.found.others:
-        text = _applied(before.get(each.path, ""), each)
+        text = each.applied_to(before.get(each.path, ""))
         lines = each.end - each.first + len(each.lines)
         found.append(Candidate(bundle({each.path: text}), lines))
     return found
-
-
-def _applied(before: str, change: Replaced) -> str:
-    lines = before.splitlines(keepends=True)
-    return "".join([*lines[: change.first], *change.lines, *lines[change.end :]])
 
 
 async def judged(cases: Sequence[Case], kept: Path) -> list[Case]:

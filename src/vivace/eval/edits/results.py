@@ -31,6 +31,23 @@ class Replaced(msgspec.Struct, frozen=True):
     end: int
     lines: tuple[str, ...]
 
+    def applied_to(self, before: str) -> str:
+        """Return the file's text with the edit in it."""
+        old = before.splitlines(keepends=True)
+        return "".join([*old[: self.first], *self.lines, *old[self.end :]])
+
+
+def replaced(path: str, before: str, after: str) -> Replaced:
+    """Return the lines that differ, from the first to the last."""
+    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    most = min(len(old), len(new))
+    pairs = zip(old, new, strict=False)
+    first = next((at for at, (one, other) in enumerate(pairs) if one != other), most)
+    most -= first
+    ends = zip(reversed(old), reversed(new), strict=False)
+    same = next((at for at, (one, other) in enumerate(ends) if one != other or at >= most), most)
+    return Replaced(path, first, len(old) - same, tuple(new[first : len(new) - same]))
+
 
 class Found(msgspec.Struct, frozen=True):
     """Where the loop went with a request, against where the reference goes."""

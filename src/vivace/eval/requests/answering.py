@@ -29,7 +29,7 @@ from vivace.errors import ContextOverflow, PlaceUnclear, RequestRefused, ServerG
 from vivace.eval.edits.answering import Located
 from vivace.eval.edits.bundle import bundle
 from vivace.eval.edits.changes import lines_changed
-from vivace.eval.edits.results import Answer, AnySet, Found, Outcome, Replaced
+from vivace.eval.edits.results import Answer, AnySet, Found, Outcome, Replaced, replaced
 from vivace.eval.requests.places import patch_of, right_places
 from vivace.eval.requests.requests import Request
 from vivace.eval.requests.trees import Texts, texts_of, unpack
@@ -161,14 +161,6 @@ def _found(
 
 
 def _replaced(proposal: FileProposal, folder: Path) -> Replaced:
-    """Return the lines that a proposal changes, from the first to the last."""
-    old = proposal.source.raw.decode("utf-8", "replace").splitlines(keepends=True)
-    new = proposal.new_bytes.decode("utf-8", "replace").splitlines(keepends=True)
-    first = next(
-        (at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new))
-    )
-    most = min(len(old), len(new)) - first
-    ends = zip(reversed(old), reversed(new), strict=False)
-    same = next((at for at, (a, b) in enumerate(ends) if a != b or at >= most), most)
     path = str(proposal.source.path.relative_to(folder))
-    return Replaced(path, first, len(old) - same, tuple(new[first : len(new) - same]))
+    texts = [raw.decode("utf-8", "replace") for raw in (proposal.source.raw, proposal.new_bytes)]
+    return replaced(path, *texts)
