@@ -39,7 +39,7 @@ from vivace.client.warm import ensure_server
 from vivace.config import load_settings
 from vivace.errors import PlaceUnclear
 from vivace.eval.requests.places import right_places
-from vivace.eval.requests.trees import unpack
+from vivace.eval.requests.trees import unpacked
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ async def measure(
 
 async def _in_archive(data: Path, task: dict[str, Any], find: Finder, is_verbose: bool) -> Verdict:
     with tempfile.TemporaryDirectory() as made:
-        folder = unpack(data / "archives" / f"{task['id']}.tar.gz", Path(made))
+        folder = unpacked(data / "archives" / f"{task['id']}.tar.gz", Path(made))
         verdict = await judge(task, folder, find)
     if is_verbose:
         ranks = f"file {verdict.file_rank:>3} unit {verdict.unit_rank:>3} {verdict.seconds:6.2f} s"

@@ -32,7 +32,7 @@ from vivace.eval.edits.changes import lines_changed
 from vivace.eval.edits.results import Answer, AnySet, Found, Outcome, Replaced, replaced
 from vivace.eval.requests.places import patch_of, right_places
 from vivace.eval.requests.requests import Request
-from vivace.eval.requests.trees import Texts, texts_of, unpack
+from vivace.eval.requests.trees import Texts, texts_of, unpacked
 
 MAX_OTHERS = 8  # other answers that are kept, for a look at how one is chosen
 
@@ -77,8 +77,8 @@ async def answer_request(set_name: AnySet, request: Request, effort: Effort, mod
     """Answer one request. A refusal of the loop is an answer; errors of the server are raised."""
     with tempfile.TemporaryDirectory(prefix="vivace-eval-") as made:
         work = real_path(Path(made))
-        pristine = await asyncio.to_thread(unpack, request.archive, work / "before")
-        folder = await asyncio.to_thread(unpack, request.archive, work / "tree")
+        pristine = await asyncio.to_thread(unpacked, request.archive, work / "before")
+        folder = await asyncio.to_thread(unpacked, request.archive, work / "tree")
         seen, turns_before, began_s = Watching(folder), len(model.waterfalls), time.perf_counter()
         ended = await _edit(folder, work, request.text, effort, model, seen)
         seconds = time.perf_counter() - began_s

@@ -15,7 +15,7 @@ from vivace.eval.edits.run import together
 from vivace.eval.requests.places import changed_lines
 from vivace.eval.requests.plan import RequestsPlan
 from vivace.eval.requests.requests import Request
-from vivace.eval.requests.trees import unpack
+from vivace.eval.requests.trees import unpacked
 
 
 async def prove(plan: RequestsPlan) -> dict[str, list[str]]:
@@ -38,7 +38,7 @@ async def prove(plan: RequestsPlan) -> dict[str, list[str]]:
 def patched(request: Request) -> tuple[str, str]:
     """Return the files of the reference before and after it, as answers are kept."""
     with tempfile.TemporaryDirectory(prefix="vivace-eval-") as made:
-        folder = unpack(request.archive, Path(made) / "tree")
+        folder = unpacked(request.archive, Path(made) / "tree")
         names = [name for name in changed_lines(request.patch) if (folder / name).is_file()]
         before = {name: (folder / name).read_bytes().decode("utf-8") for name in names}
         apply = ["patch", "--strip=1", "--silent", "--no-backup-if-mismatch"]

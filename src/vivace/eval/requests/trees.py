@@ -54,7 +54,7 @@ def _fetch(project: Project, folder: Path) -> None:
         file.replace(folder / project.archive)
 
 
-def unpack(archive: Path, folder: Path) -> Path:
+def unpacked(archive: Path, folder: Path) -> Path:
     """Unpack a tree into an empty folder. Return its root: the one folder on top, if there is just one."""
     with tarfile.open(archive) as tree:
         tree.extractall(folder, filter="data")
@@ -74,7 +74,7 @@ def texts_of(folder: Path) -> Texts:
 
 def read_texts(archive: Path) -> Texts:
     with tempfile.TemporaryDirectory(prefix="vivace-eval-") as made:
-        return texts_of(unpack(archive, Path(made) / "tree"))
+        return texts_of(unpacked(archive, Path(made) / "tree"))
 
 
 def environment_for(packages: Iterable[str], folder: Path, say: Callable[[str], None]) -> Path:
