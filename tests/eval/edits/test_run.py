@@ -98,11 +98,11 @@ async def test_answers_can_be_judged_later(
         assert "not judged yet" in table(summary(plan, results))
     with Results(tmp_path / "r.jsonl") as results:
         (found,) = plans_of(results, data)
-        await judge_results(found.keys, results, silent)
+        await judge_results(found, results, silent)
         counts = summary(found, results)["efforts"]["low"]
         assert (counts["passed"], counts["unjudged"]) == (1, 0)
         told: list[str] = []
-        await judge_results(found.keys, results, lambda answer, _: told.append(answer.task))
+        await judge_results(found, results, lambda answer, _: told.append(answer.task))
         assert not told
 
 
