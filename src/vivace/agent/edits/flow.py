@@ -244,6 +244,11 @@ def _check_usable(proposal: Proposal, approval: Approval) -> None:
             "The model's answer cannot be used: " + " ".join(proposal.problems),
             "Nothing was written. Say it in other words, or name the part: PATH:NAME.",
         )
+    if proposal.faults and approval == "always":
+        raise EditRejected(
+            "The nearest try, shown above, would break something: " + " ".join(proposal.faults),
+            "Nothing was written. Say it in other words, or edit without --yes to decide yourself.",
+        )
     if proposal.missing and (not proposal.hunks or approval == "always"):
         raise EditRejected(
             "A part of the edit failed: " + "; ".join(proposal.missing),
