@@ -1,8 +1,8 @@
 """One edit, from the user's words to a proposal: plan the units, rewrite one after the other. Writes nothing.
 
 Owns the order of the steps, what becomes of a unit that fails, and that imports are added and the whole is
-judged when all units are there. Does not own which units (`plan`), how one is rewritten (`rewriting`), nor the
-files (`flow`).
+judged when all units are there. Does not own which units (`plan`), how one is rewritten (`rewriting`), nor
+the files (`flow`).
 """
 
 import asyncio
@@ -79,7 +79,7 @@ async def propose(
             yield added[0]
         files.append(added[1] if added else file)
     if not missing:
-        files = await with_faults(files, scopes[0].files)
+        files = list(await with_faults(files, scopes[0].files))
     yield EditProposed(Proposal(tuple(files), tuple(missing)), by="model")
 
 

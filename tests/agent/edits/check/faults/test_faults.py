@@ -129,7 +129,7 @@ def test_what_newly_breaks_is_said(project: Path, old: str, new: str, expected: 
     ],
 )
 def test_what_may_be_right_is_left_alone(project: Path, old: str, new: str) -> None:
-    """What is not read by any more, is given in ways that are not known, or is expected to fail, is no fault."""
+    """What is not read any more, is given in unknown ways, or is expected to fail, is no fault."""
     assert said(project, "pkg/app.py", old, new) == []
 
 

@@ -40,7 +40,7 @@ async def test_the_hunk_of_the_unit_can_be_taken_alone(bench: Callable[..., Benc
 async def test_names_that_stay_undefined_are_told_and_not_written(bench: Callable[..., Bench]) -> None:
     """A name without a known import is a fault: the edit is shown with it, and `--yes` does not write it."""
     desk = bench(OLD, "def double(x):\n    return json.loads(frobnicate(x))\n")
-    with pytest.raises(EditRejected, match="`frobnicate` is not defined in app.py"):
+    with pytest.raises(EditRejected, match=r"`frobnicate` is not defined in app\.py"):
         await desk.edit("read it as JSON", "low")
     [proposed] = [event for event in desk.shown.events if isinstance(event, EditProposed)]
     assert proposed.proposal.faults == ("`frobnicate` is not defined in app.py.",)

@@ -36,7 +36,7 @@ class Project:
         """`texts` differ from the disk. `read`: the same project with other texts; it shares what it read."""
         self._texts = texts
         self._files = files
-        self.root = read.root if read else root_of(path)
+        self.root: Path = read.root if read else root_of(path)
         package = path.parent
         while (package / "__init__.py").exists():
             package = package.parent
