@@ -19,7 +19,8 @@ def file(tmp_path: Path) -> Path:
     package = tmp_path / "pkg"
     package.mkdir()
     (package / "__init__.py").touch()
-    (package / "store.py").write_text("class Row:\n    name = ''\n\n\ndef load(path) -> Row:\n    return Row()\n")
+    store = "class Row:\n    def name(self, case): ...\n\n\ndef load(path) -> Row: ...\n"
+    (package / "store.py").write_text(store)
     path = package / "app.py"
     path.write_text(OLD)
     return path
@@ -40,8 +41,8 @@ def test_ruff_says_what_is_new(file: Path) -> None:
 @needs_ty
 def test_ty_sees_the_other_files_of_the_project(file: Path) -> None:
     """It reads the project beside the new text, whose file stays as it is."""
-    found = faults(file, OLD.replace("load(path),", "load(path).title,"))
-    assert any(each.startswith("ty: ") and "`title`" in each for each in found)
+    found = faults(file, OLD.replace("load(path),", "load(path).name(),"))
+    assert any(each.startswith("ty: ") and "`case`" in each for each in found)
     assert file.read_text() == OLD
 
 

@@ -21,13 +21,13 @@ SECONDS = 2.0  # for one run; what takes longer says nothing
 NAMES = ("ruff", "ty")
 # Syntax, names, and formats that do not fit their arguments: each of them fails when the line runs.
 RUFF_RULES = "E9,F501,F502,F503,F505,F506,F507,F508,F521,F524,F70,F821,F822,F823,PLE0117,PLE0118"
+# Without `missing-attribute`: of 40 real patches 2 set attributes that it does not know.
 TY_RULES = (
-    "call-non-callable",
     "missing-argument",
+    "not-callable",
     "parameter-already-assigned",
     "too-many-positional-arguments",
     "unknown-argument",
-    "unresolved-attribute",
     "unresolved-reference",
 )
 _NOT_LINKED = ("pyproject.toml", "ty.toml", ".git")  # settings, and what no checker reads
