@@ -34,14 +34,17 @@ class Checker:
         first = next(iter(self._before), None)
         self._old = Project(first, self._before, files) if first else None
         self._old_misuses: dict[Path, list[Finding]] = {}
+        self._old_undefined: dict[Path, frozenset[str] | None] = {}
         self._users_of: dict[frozenset[str], list[Path]] = {}
 
     def undefined(self, path: Path, text: str) -> list[str]:
         """Return the names that nothing in the text defines, and that the old one did not lack."""
-        before = self._before.get(path.resolve())
-        if before is None:
+        path = path.resolve()
+        if path not in self._before:
             return []
-        old, new = undefined_names(before), undefined_names(text)
+        if path not in self._old_undefined:
+            self._old_undefined[path] = undefined_names(self._before[path])
+        old, new = self._old_undefined[path], undefined_names(text)
         return [] if old is None or new is None else sorted(new - old)
 
     def in_files(self, after: Mapping[Path, str]) -> list[Finding]:
@@ -50,10 +53,12 @@ class Checker:
         if self._old is None or new is None:
             return []
         found: list[Finding] = []
-        for path in self._python(after):
+        for given, text in after.items():
+            path = given.resolve()
             before, now = self._old.tree(path), new.tree(path)
-            if before is not None and now is not None:
-                found += [*names_without_value(before, now), *self._misuses(new, path)]
+            if path in self._before and before is not None and now is not None:
+                found += names_without_value(self._before[path], before, text, now)
+                found += self._misuses(new, path)
         return found
 
     def in_users(self, after: Mapping[Path, str]) -> list[Finding]:

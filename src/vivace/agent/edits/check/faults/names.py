@@ -7,25 +7,33 @@ write such code on purpose. A binding that is gone while the name is still read 
 import ast
 
 from vivace.agent.edits.check.faults.finding import Finding
-from vivace.agent.edits.check.faults.unbound import Reads, reads_in
+from vivace.agent.edits.check.faults.unbound import Reads, functions_in, reads_in
 from vivace.agent.edits.repair.imports.python_names import BUILT_IN
 
 
-def names_without_value(before: ast.Module, after: ast.Module) -> list[Finding]:
-    """Return the names that may have no value now and surely had one before."""
-    old, new = reads_in(before), reads_in(after)
+def names_without_value(before: str, old_tree: ast.Module, after: str, new_tree: ast.Module) -> list[Finding]:
+    """Return the names that may have no value now and surely had one before, in functions that differ."""
+    was, now = _texts(before, old_tree), _texts(after, new_tree)
+    differing = [name for name, text in now.items() if was.get(name) != text]
+    old, new = reads_in(old_tree, differing), reads_in(new_tree, differing)
     found = []
     for where, reads in new.items():
-        was = old.get(where)
+        known = old.get(where)
         found += [
             Finding(f"reads `{name}` before it has a value", where)
-            for name in sorted(_never(was, reads, where))
+            for name in sorted(_never(known, reads, where))
         ]
         found += [
             Finding(f"reads `{name}`, which may have no value: an assignment of it is gone", where)
-            for name in sorted(_lost(was, reads))
+            for name in sorted(_lost(known, reads))
         ]
     return found
+
+
+def _texts(text: str, tree: ast.Module) -> dict[str, list[str]]:
+    """Return the lines of each function."""
+    lines = text.split("\n")
+    return {name: lines[node.lineno - 1 : node.end_lineno] for name, node in functions_in(tree)}
 
 
 def _never(was: Reads | None, now: Reads, where: str) -> set[str]:

@@ -6,7 +6,7 @@ functions inside of it are not followed. Does not say which of these is a fault 
 
 import ast
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from vivace.agent.edits.check.faults.surface import Function, bound_in
@@ -46,23 +46,25 @@ class Reads:
     never: set[str] = field(default_factory=set)  # read where no way has bound it
 
 
-def reads_in(tree: ast.Module) -> dict[str, Reads]:
-    """Return the reads of each function by its qualified name, and of the module by "", but for twins."""
+def reads_in(tree: ast.Module, wanted: Collection[str]) -> dict[str, Reads]:
+    """Return the reads of these functions by their qualified names, and of the module by ""; no twins."""
     found: dict[str, list[Reads]] = {"": [_reads(tree.body, ())]}
-    for name, node in _functions(tree, ""):
-        arguments = [each.arg for each in ast.walk(node.args) if isinstance(each, ast.arg)]
-        found.setdefault(name, []).append(_reads(node.body, arguments))
+    for name, node in functions_in(tree):
+        if name in wanted:
+            arguments = [each.arg for each in ast.walk(node.args) if isinstance(each, ast.arg)]
+            found.setdefault(name, []).append(_reads(node.body, arguments))
     return {name: each[0] for name, each in found.items() if len(each) == 1}
 
 
-def _functions(node: ast.AST, above: str) -> Iterator[tuple[str, Function]]:
+def functions_in(node: ast.AST, above: str = "") -> Iterator[tuple[str, Function]]:
+    """Yield all functions with their qualified names."""
     for child in ast.iter_child_nodes(node):
         inner = above
         if isinstance(child, Function | ast.ClassDef):
             inner = f"{above}.{child.name}" if above else child.name
         if isinstance(child, Function):
             yield inner, child
-        yield from _functions(child, inner)
+        yield from functions_in(child, inner)
 
 
 def _reads(body: list[ast.stmt], arguments: Sequence[str]) -> Reads:
