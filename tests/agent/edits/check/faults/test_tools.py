@@ -46,13 +46,28 @@ def test_ty_sees_the_other_files_of_the_project(file: Path) -> None:
     assert file.read_text() == OLD
 
 
-def test_a_checker_that_fails_or_hangs_says_nothing(
+def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    program = folder / "checker"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("vivace.agent.edits.check.faults.tools.find_checker", lambda *_: str(program))
+
+
+def test_a_checker_that_hangs_says_nothing(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is a help, and no edit waits for it."""
-    slow = tmp_path / "slow"
-    slow.write_text("#!/bin/sh\nexec sleep 60\n")
-    slow.chmod(0o755)
-    monkeypatch.setattr("vivace.agent.edits.check.faults.tools.find_checker", lambda *_: str(slow))
+    stand_in(tmp_path, monkeypatch, "exec sleep 60")
     monkeypatch.setattr("vivace.agent.edits.check.faults.tools.SECONDS", 0.1)
+    assert faults(file, OLD.replace("missing", "nothing")) == []
+
+
+def test_a_checker_that_fails_once_charges_nothing(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it says nothing of the old text, what it says of the new one may be no news."""
+    said = '[{"code": "F821", "check_name": "unresolved-reference", "message": "x", "description": "x"}]'
+    seen = tmp_path / "seen"
+    stand_in(tmp_path, monkeypatch, f"test -e {seen} && exit 2; touch {seen}; echo '{said}'")
+    monkeypatch.setattr("vivace.agent.edits.check.faults.tools.NAMES", ("ruff",))
     assert faults(file, OLD.replace("missing", "nothing")) == []

@@ -53,7 +53,10 @@ class Tools:
         found: list[str] = []
         for name in NAMES if texts else ():
             if program := find_checker(name, self._root):
-                said = self._said(name, program, texts) - self._said_before(name, program, list(texts))
+                try:
+                    said = self._said(name, program, texts) - self._said_before(name, program, list(texts))
+                except (OSError, subprocess.SubprocessError, ValueError):
+                    continue  # too slow, no room for its folder, or a report that is none
                 found += [each for each in sorted(said) if not any(f"`{word}`" in each for word in but)]
         return found
 
@@ -88,22 +91,19 @@ def _ruff(program: str, path: Path, text: str) -> set[str]:
 
 
 def _run(command: Sequence[str], text: str, folder: str) -> list[dict[str, str]]:
-    """Return a checker's report; nothing where it fails or takes too long."""
+    """Return a checker's report. Raise if it fails or is slow: silence would say that there is nothing."""
     environment = {"PATH": safe_path(), "HOME": folder, "XDG_CONFIG_HOME": folder}
-    try:
-        ran = subprocess.run(
-            command,
-            input=text.encode(),
-            capture_output=True,
-            timeout=SECONDS,
-            cwd=folder,
-            env=environment,
-            check=False,
-        )
-        report = json.loads(ran.stdout)
-    except (OSError, subprocess.TimeoutExpired, ValueError):
-        return []
-    return report if isinstance(report, list) else []
+    ran = subprocess.run(
+        command,
+        input=text.encode(),
+        capture_output=True,
+        timeout=SECONDS,
+        cwd=folder,
+        env=environment,
+        check=True,
+    )
+    report: list[dict[str, str]] = json.loads(ran.stdout or "[]")
+    return report
 
 
 def _shadow(root: Path, folder: Path, path: Path, text: str) -> Path:
