@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from vivace.agent.edits.check.faults.signature import Signature
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 # Decorators of a class that leave its own names and its `__init__` as they are.
 _PLAIN_DECORATORS = ("final", "total_ordering", "runtime_checkable", "unique")
 _BINDING_METHODS = {"staticmethod": False, "classmethod": True}

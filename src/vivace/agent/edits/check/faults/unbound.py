@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from vivace.agent.edits.check.faults.surface import Function, bound_in
 
 _NEVER_RETURN = ("sys.exit", "os._exit", "exit", "quit", "os.abort")
-_COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
 @dataclass(frozen=True)
