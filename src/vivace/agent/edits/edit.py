@@ -1,7 +1,8 @@
 """One edit, from the user's words to a proposal: plan the units, rewrite one after the other. Writes nothing.
 
-Owns the order of the steps, what becomes of a unit that fails, and that imports are added when all units are
-there. Does not own which units (`plan`), how one is rewritten (`rewriting`), nor the files (`flow`).
+Owns the order of the steps, what becomes of a unit that fails, and that imports are added and the whole is
+judged when all units are there. Does not own which units (`plan`), how one is rewritten (`rewriting`), nor
+the files (`flow`).
 """
 
 import asyncio
@@ -22,6 +23,7 @@ from vivace.agent.edit_events import (
 from vivace.agent.edits.apply.source import splice
 from vivace.agent.edits.find.languages import PYTHON, language_for
 from vivace.agent.edits.find.units import Unit
+from vivace.agent.edits.judging import with_faults
 from vivace.agent.edits.plan.callers import callers_left_behind
 from vivace.agent.edits.plan.draft import Draft
 from vivace.agent.edits.plan.moving import moved
@@ -68,7 +70,7 @@ async def propose(
         if more := _left_behind(step, draft, steps):
             steps += more
             yield _planned(steps)
-    files = []
+    files: list[FileProposal] = []
     for file in draft.proposal(instruction).files:
         if missing:  # a name may be a missing unit's
             files.append(file)
@@ -76,8 +78,8 @@ async def propose(
         if added := await _with_imports(model, file):
             yield added[0]
         files.append(added[1] if added else file)
-        if undefined := _undefined(files[-1]):
-            yield NamesUndefined(file.source.path, undefined)
+    if not missing:
+        files = list(await with_faults(files, scopes[0].files))
     yield EditProposed(Proposal(tuple(files), tuple(missing)), by="model")
 
 
@@ -118,6 +120,7 @@ async def _carry_out(
         done=draft.diff(),
         is_alone=is_alone,
         recalled=recalled,
+        files=scope.files,
     )
     budget = BUDGETS[effort] if step.need != "guess" else BUDGETS["low"]
     problem = ""

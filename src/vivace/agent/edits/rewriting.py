@@ -15,16 +15,17 @@ from vivace.agent.edit_events import (
     DiffGrew,
     RepairStarted,
 )
+from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.apply.source import SourceFile, splice
 from vivace.agent.edits.check.choose import Candidate, choose
 from vivace.agent.edits.check.substance import WORDS_ALONE, changes_words_alone, is_about_words
 from vivace.agent.edits.check.tidy import tidy
 from vivace.agent.edits.find.languages import Language
 from vivace.agent.edits.find.units import Unit
+from vivace.agent.edits.judging import Judge
 from vivace.agent.edits.proposal import FileProposal, make_proposal
-from vivace.agent.edits.repair.imports.step import unknown_names
 from vivace.agent.edits.repair.mend import Held, Repair, mend, try_examples
-from vivace.agent.edits.repair.told import what_is_undefined, what_is_wrong
+from vivace.agent.edits.repair.told import what_breaks, what_is_wrong
 from vivace.agent.edits.write.answer import FenceReader
 from vivace.agent.edits.write.branches import Answer, write_others
 from vivace.agent.edits.write.live_diff import LiveDiff
@@ -50,6 +51,7 @@ class UnitTask:
     done: str = ""  # what earlier steps of the same edit changed, as a diff
     is_alone: bool = True  # otherwise other units are for other steps
     recalled: Recalled = NOTHING  # instruction files and notes
+    files: Files = DISK  # where other files of the project are read
 
 
 async def rewrite_unit(
@@ -69,10 +71,12 @@ async def rewrite_unit(
     async for event in _stream(model, task, request):
         first += event.delta
         yield event
-    proposal = _proposal(task, request, first)
+    judge = Judge(task.source, task.files)
+    proposal = await _judged(judge, task, _proposal(task, request, first))
     stays = task.may_stay and not proposal.hunks and not proposal.problems
-    if budget.other_answers and not stays and (budget.always_compares or not is_usable(proposal)):
-        async for compared in _compare(model, task, proposal, request, first, budget):
+    is_good = is_usable(proposal) and not proposal.faults
+    if budget.other_answers and not stays and (budget.always_compares or not is_good):
+        async for compared in _compare(model, task, proposal, request, first, budget, judge):
             if isinstance(compared, FileProposal):
                 proposal = compared
             else:
@@ -107,7 +111,13 @@ async def _stream(model: Model, task: UnitTask, request: Rewrite) -> AsyncGenera
 
 
 async def _compare(
-    model: Model, task: UnitTask, proposal: FileProposal, request: Rewrite, first: str, budget: Budget
+    model: Model,
+    task: UnitTask,
+    proposal: FileProposal,
+    request: Rewrite,
+    first: str,
+    budget: Budget,
+    judge: Judge,
 ) -> AsyncGenerator[ComparingAnswers | AnswersCompared | RepairStarted | FileProposal]:
     """Write other answers, mend the best one if it is not good enough, and yield the best proposal last."""
     yield ComparingAnswers(budget.other_answers, _what_is_wrong(proposal))
@@ -116,7 +126,7 @@ async def _compare(
     texts: dict[bytes, str] = {}
     for answer in answers or [Answer(first, 0.0)]:
         with suppress(FileProblem):  # not text
-            made = _proposal(task, request, answer.text)
+            made = await _judged(judge, task, _proposal(task, request, answer.text))
             candidates.append(Candidate(made, answer.nats_per_token))
             texts.setdefault(made.new_bytes, answer.text)
     choice = await choose(candidates, runs_examples=budget.runs_examples)
@@ -125,28 +135,31 @@ async def _compare(
     held = Held(choice.examples)  # all of them, unless a look says otherwise
     if runs_examples and (not choice.examples or choice.held < choice.examples):
         held = await try_examples(best)
-    undefined = await _undefined(task, best)
-    complaint = what_is_wrong(best) or held.complaint or what_is_undefined(undefined)
+    complaint = what_is_wrong(best) or what_breaks(best.faults) or held.complaint
     if budget.repairs and complaint:
         yield RepairStarted(complaint)
         repair = Repair(request, texts.get(best.new_bytes, first), partial(_proposal, task, request))
         mended = await mend(model, repair, complaint)
+        mended = await _judged(judge, task, mended) if mended else None
         now_held = await try_examples(mended) if mended and runs_examples else Held()
         answered += mended is not None
-        now_undefined = await _undefined(task, mended) if mended and undefined else undefined
-        is_clearer = now_held.count == held.count and len(now_undefined) < len(undefined)
-        if mended and (not is_usable(best) or now_held.count > held.count or is_clearer):
+        if mended and (not is_usable(best) or _is_better(mended, now_held, best, held)):
             others = (best, *others) if is_usable(best) else others
             best, held = mended, now_held
     yield AnswersCompared(answered, held.examples, held.count, choice.calls)
     yield replace(best, others=others)
 
 
-async def _undefined(task: UnitTask, proposal: FileProposal) -> list[str]:
-    """Return the names that a usable proposal leaves undefined; another step may define those of several."""
-    if not task.is_alone or not is_usable(proposal):
-        return []
-    return await unknown_names(task.source, task.language, proposal.new_bytes)
+async def _judged(judge: Judge, task: UnitTask, proposal: FileProposal) -> FileProposal:
+    """Return a proposal with its faults. Of several units another may mend them: they are judged together."""
+    return await judge.judged(proposal) if task.is_alone else proposal
+
+
+def _is_better(mended: FileProposal, now: Held, best: FileProposal, was: Held) -> bool:
+    """Return whether a repair breaks less, or as much and more examples hold for it."""
+    if len(mended.faults) != len(best.faults):
+        return len(mended.faults) < len(best.faults) and now.count >= was.count
+    return now.count > was.count
 
 
 def is_usable(proposal: FileProposal) -> bool:
@@ -157,6 +170,8 @@ def _what_is_wrong(proposal: FileProposal) -> str:
     """Return why the first answer cannot be used, in a sentence; empty if it can."""
     if proposal.problems:
         return proposal.problems[0]
+    if proposal.faults:
+        return proposal.faults[0]
     return "" if proposal.hunks else "The first answer changed nothing."
 
 

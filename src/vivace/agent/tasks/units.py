@@ -201,6 +201,8 @@ class UnitsPresenter:
                 self._show_plan()
                 for missing in proposal.missing:
                     self._say(f"Not in it: {missing}\n")
+                for fault in proposal.faults:
+                    self._say(f"{fault}\n")
             case AnswerStarted():
                 self._answer = ""
             case AnswerGrew(delta=delta):
@@ -216,9 +218,11 @@ class UnitsPresenter:
 
     async def decide(self, proposal: Proposal) -> Decision:
         verdict = self._verdict(proposal)
-        if verdict.kind == "allow":
+        if verdict.kind == "allow" and not proposal.faults:
             return Accept()
         self._say(f"{self.diff_of(proposal)}\n")
+        if verdict.kind == "allow":  # nobody has seen this one
+            return self._refused(" ".join(proposal.faults))
         if verdict.kind == "refuse":
             return self._refused(verdict.reason)
         try:

@@ -10,7 +10,6 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from vivace.agent.edits.proposal import FileProposal
-from vivace.agent.edits.repair.imports.python_names import undefined_in_words
 from vivace.agent.edits.write.rewrite import Rewrite
 from vivace.agent.model import Model
 from vivace.agent.prompting import user
@@ -52,9 +51,9 @@ def what_failed(examples: Sequence[FailedExample]) -> str:
     return "Your answer is wrong. " + " ".join(each.in_words for each in examples[:MAX_FAILED])
 
 
-def what_is_undefined(names: Sequence[str]) -> str:
-    """Return the complaint about an answer that uses names which nothing defines; "" if there are none."""
-    return f"Your answer cannot run. {undefined_in_words(names)} in this file." if names else ""
+def what_breaks(faults: Sequence[str]) -> str:
+    """Return the complaint about an answer that breaks something; "" if it does not."""
+    return f"Your answer cannot run. {' '.join(faults)}" if faults else ""
 
 
 def told_request(request: Rewrite, answer: str, complaint: str) -> Rewrite:
