@@ -19,7 +19,7 @@ from vivace.agent.edits.find.evidence import words
 from vivace.agent.edits.find.languages import language_for
 from vivace.agent.edits.find.locate import Scorer
 from vivace.agent.edits.find.outline import list_units
-from vivace.agent.edits.places.clues import is_beside
+from vivace.agent.edits.places.clues import is_beside, subjects
 from vivace.agent.edits.places.index import FileIndex
 from vivace.agent.edits.places.listing import all_paths, list_paths
 from vivace.agent.edits.places.ranking import Place, Ranking, nats_for_files, rank_places
@@ -31,7 +31,7 @@ MAX_FILES = 2000  # of a larger repository only those near the top
 MAX_BYTES = 200_000  # a larger file is hardly written by hand
 BEST_PLACES = 12  # whose files the model is shown, where the words say something
 MAX_SCORED = 24  # files that it is shown where they say nothing
-MAX_NAMES = 12  # units of each that it is shown
+MAX_NAMES = 6  # units of each that it is shown
 TELLING_SCORE = 10.0  # of the best place; below, the words say little
 CLEAR_SHARE = 0.7  # a file is clear if no other has more than this of its score
 LEAST_SHARE = 0.5  # of all probability, below which the best file is not clearly best
@@ -58,27 +58,32 @@ async def choose_file(
 
     Raise `UsageError` if the folder has no file that could be meant, `PlaceUnclear` if several could be.
     """
-    paths = await asyncio.to_thread(list_paths, folder)
+    found = await asyncio.to_thread(file_by_words, folder, instruction, recent, index)
+    if isinstance(found, FileChosen):
+        return found
+    return FileChosen(folder / await _best(scorer, found, instruction), "model")
+
+
+def file_by_words(
+    folder: Path, instruction: str, recent: Path | None, index: FileIndex | None = None
+) -> FileChosen | Ranking:
+    """Return the file that no model has to choose, or else all that is known of the files."""
+    paths = list_paths(folder)
     named = files_named_in(instruction, paths)
     if len(named) == 1:
         return FileChosen(folder / named[0], "name")
-    ranking = await asyncio.to_thread(rank_places, folder, paths, instruction, index)
+    ranking = rank_places(folder, paths, instruction, index)
     if len(named) > 1 and len({path.name for path in named}) == 1:  # one bare name
         raise _unclear(_first_of_each([place for place in ranking.places if place.path in named]))
     holders = _holders(instruction, ranking)
-    if recent and _exists(recent) and (not holders or recent in [folder / each for each in holders]):
+    if recent and recent.is_file() and (not holders or recent in [folder / each for each in holders]):
         return FileChosen(recent, "recent")
     if not paths:
         raise UsageError(
             f"There is no source file in {folder} that could be changed.", "Name one: @path, or @path:name."
         )
-    if clear := _clear(ranking, holders):
-        return FileChosen(folder / clear, "name")
-    return FileChosen(folder / await _best(scorer, ranking, instruction), "model")
-
-
-def _exists(path: Path) -> bool:
-    return path.is_file()
+    clear = _clear(ranking, holders)
+    return FileChosen(folder / clear, "name") if clear else ranking
 
 
 def _clear(ranking: Ranking, holders: Sequence[Path]) -> Path | None:
@@ -145,6 +150,7 @@ def files_named_in(text: str, paths: Sequence[str]) -> list[Path]:
 def _holders(instruction: str, ranking: Ranking) -> list[Path]:
     """Return the files that have a unit whose name stands in the instruction, and looks like code."""
     spoken = {word for word in _IDENTIFIER.findall(instruction) if looks_like_code(word, instruction)}
+    spoken |= subjects(instruction)
     held = [place.path for place in ranking.places if {place.unit.name, place.unit.qualified_name} & spoken]
     return list(dict.fromkeys(held))
 
