@@ -1,12 +1,13 @@
 """How long an edit takes to the first token of its diff, where the user named neither file nor function.
 
-    .venv/bin/python benchmarks/agent/edit_time.py [--model NAME] [--set NAME]
+    .venv/bin/python benchmarks/agent/edit_time.py [--model NAME] [--set NAME] [--kv FOLDER]
 
 The repository is made of modules of this Python's own standard library. For each set a server is started
 whose KV on disk has our own prompts, as after an earlier session, and nothing of these files. The first edit
 is cold: the model is loaded, nothing of the file is read. The second, in the same file, is warm. Nothing is
 written, and each edit is stopped at its first token. To compare two checkouts run it in turns with
-`PYTHONPATH=CHECKOUT/src`. What is printed of a turn that scores: tokens read again of those in its prompt.
+`PYTHONPATH=CHECKOUT/src`. What is printed of a turn that scores: new tokens of all in its prompt. `--kv`
+keeps the KV of our own prompts for further runs.
 """
 
 import argparse
@@ -151,12 +152,12 @@ async def measure_set(settings: Settings, folder: Path, name: str) -> None:
     stop_server(settings)
 
 
-def measure(model: str | None, names: list[str]) -> None:
+def measure(model: str | None, names: list[str], kept: Path | None) -> None:
     settings = load_settings().having(model=model)
     with tempfile.TemporaryDirectory() as made:
         folder = make_folder(Path(made, "code"))
-        base = Path(made, "base")
-        for name in ("read", *names):
+        base = kept or Path(made, "base")
+        for name in (*(() if base.exists() else ("read",)), *names):
             cache = Path(made, f"cache-{name}")
             cache.mkdir()
             (cache / "models").symlink_to(settings.models_dir)
@@ -175,8 +176,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model")
     parser.add_argument("--set", choices=SETS, action="append")
+    parser.add_argument(
+        "--kv", type=Path, metavar="FOLDER", help="Of our own prompts: made if it is not there."
+    )
     args = parser.parse_args()
-    measure(args.model, args.set or list(SETS))
+    measure(args.model, args.set or list(SETS), args.kv)
 
 
 if __name__ == "__main__":

@@ -79,10 +79,16 @@ def test_the_request_names_the_default(instruction: str, default: str) -> None:
     assert placed("def f(a, b):", "def f(a, b, sep):", instruction) == f"def f(a, b, sep={default}):"
 
 
-def test_a_private_function_that_nothing_calls_needs_no_default() -> None:
-    """Only where something may call it does a new parameter get a default."""
+def test_callers_in_the_file_are_rewritten_instead() -> None:
+    """A new parameter needs no default where the callers join the plan, or where there can be none."""
+    assert placed("def f(a):", "def f(a, sep):", below="\n\nx = f(1)\n") == "def f(a, sep):"
     assert placed("def _f(a):", "def _f(a, sep):") == "def _f(a, sep):"
-    assert placed("def _f(a):", "def _f(a, sep):", below="\n\nx = _f(1)\n") == "def _f(a, sep=None):"
+
+
+def test_code_that_expects_none_gets_it() -> None:
+    """Where the new code asks whether the parameter was given, it need not be given."""
+    new = "def f(a, sep):\n    return a if sep is None else sep"
+    assert placed("def f(a):", new, below="\n\nx = f(1)\n").startswith("def f(a, sep=None):")
 
 
 def test_methods_of_a_rewritten_class_are_looked_at_too() -> None:

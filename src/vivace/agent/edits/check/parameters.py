@@ -44,7 +44,7 @@ def with_new_parameters_last(
     for name in _functions(new_text):  # read anew for each: lines may have changed
         function = _functions(new_text).get(name)
         if function and name in old:
-            change = _Change(old[name], function, instruction, _is_called(source, unit, old[name]))
+            change = _Change(old[name], function, instruction, _calls_around(source, unit, old[name]))
             new_text = change.applied(new_text)
     return new_text
 
@@ -75,12 +75,10 @@ def _walk(node: ast.AST, prefix: str) -> Iterator[tuple[str, Function]]:
             yield from _walk(child, prefix)
 
 
-def _is_called(source: SourceFile, unit: Unit, function: Function) -> bool:
-    """Return whether something may call it: it is public, or called in the file outside of the unit."""
-    if not function.name.startswith("_") or function.name.endswith("__"):
-        return True
+def _calls_around(source: SourceFile, unit: Unit, function: Function) -> int:
+    """Return how often the file calls it outside of the unit: those can be rewritten (`plan.callers`)."""
     around = "\n".join((*source.lines[: unit.first_line - 1], *source.lines[unit.last_line :]))
-    return re.search(rf"\b{re.escape(function.name)}\s*\(", around) is not None
+    return len(re.findall(rf"(?<!def )\b{re.escape(function.name)}\s*\(", around))
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ class _Change:
     old: Function
     new: Function
     instruction: str
-    is_called: bool
+    calls: int  # in the file, outside of the unit
 
     def applied(self, text: str) -> str:
         """Return the text with the parameters in order, or as it is if there is nothing to do."""
@@ -144,11 +142,26 @@ class _Change:
         return len(pieces) - (1 if pieces and pieces[-1].startswith("**") else 0)
 
     def _default(self, added: Sequence[str]) -> str:
-        """Return the default of new parameters that have none; "" if they need none."""
-        if not self.is_called or _REQUIRED.search(self.instruction):
+        """Return the default of new parameters that have none; "" if they stay without.
+
+        They do where all callers are in this file and will be rewritten, unless the code expects None.
+        """
+        if _REQUIRED.search(self.instruction):
             return ""
-        said = _DEFAULT.search(self.instruction) if len(added) == 1 else None
-        return next(group for group in said.groups() if group) if said else "None"
+        if said := (_DEFAULT.search(self.instruction) if len(added) == 1 else None):
+            return next(group for group in said.groups() if group)
+        name = self.old.name
+        is_private = name.startswith("_") and not name.endswith("__")
+        if self.old.args.defaults or all(self._may_be_none(each) for each in added):
+            return "None"
+        return "" if self.calls or is_private else "None"
+
+    def _may_be_none(self, name: str) -> bool:
+        """Return whether the new code asks if the parameter is there."""
+        code = ast.unparse(self.new)
+        return (
+            re.search(rf"\b{name} is (?:not )?None\b|\bif (?:not )?{name}\b|\b{name} or\b", code) is not None
+        )
 
 
 def _ordinary(function: Function) -> list[str]:
