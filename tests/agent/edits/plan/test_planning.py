@@ -159,3 +159,24 @@ async def test_a_class_covers_its_methods() -> None:
     scores = Scores(Item=0.0, Item_show=-0.1)
     steps = await make_plan(scores, [scope_of()], "Give Item a unit and let Item.show show it")
     assert [step.unit.qualified_name for step in steps] == ["Item"]
+
+
+LOADERS = "".join(
+    f"def {name}(path):\n    pass\n\n\n"
+    for name in ("load_csv", "load_json", "load", "parse_row", "parseCell")
+)
+
+
+@pytest.mark.parametrize(
+    ("instruction", "names"),
+    [
+        ("all the loaders should close their file", ["load_csv", "load_json"]),
+        ("let both parsers refuse an empty text", ["parse_row", "parseCell"]),
+        ("every writer should flush", []),
+        ("all users should be told", []),
+    ],
+)
+def test_actors_are_the_functions_that_do_it(instruction: str, names: list[str]) -> None:
+    """ "All the loaders" are the functions whose names begin with that verb and go on, two at least."""
+    steps = plan_by_evidence([scope_of(LOADERS, "files.py")], instruction)
+    assert [step.unit.name for step in steps] == names

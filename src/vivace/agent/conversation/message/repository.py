@@ -19,10 +19,12 @@ from vivace.agent.edits.find.evidence import words
 from vivace.agent.edits.find.languages import language_for
 from vivace.agent.edits.find.locate import Scorer
 from vivace.agent.edits.find.outline import list_units
+from vivace.agent.edits.find.request import request_in
 from vivace.agent.edits.places.clues import is_beside, subjects
 from vivace.agent.edits.places.index import FileIndex
 from vivace.agent.edits.places.listing import all_paths, list_paths
 from vivace.agent.edits.places.ranking import Place, Ranking, nats_for_files, rank_places
+from vivace.agent.edits.plan.wording import listed_units, renamings, spoken_units
 from vivace.agent.prompting import begun_answer, read_prompt, user
 from vivace.agent.turn_events import FileChosen
 from vivace.errors import FileProblem, PlaceUnclear, UsageError
@@ -36,6 +38,7 @@ TELLING_SCORE = 10.0  # of the best place; below, the words say little
 CLEAR_SHARE = 0.7  # a file is clear if no other has more than this of its score
 LEAST_SHARE = 0.5  # of all probability, below which the best file is not clearly best
 ASKED_PLACES = 3
+_JOINED = re.compile(r"\b\w+[`()]*(?:,| and| or) (?:[a-z]+ ){0,2}`?\w+", re.I)
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{2,}")
 
 
@@ -84,6 +87,23 @@ def file_by_words(
         )
     clear = _clear(ranking, holders)
     return FileChosen(folder / clear, "name") if clear else ranking
+
+
+def files_listed(folder: Path, instruction: str, index: FileIndex | None = None) -> list[Path]:
+    """Return the files of the functions that the instruction lists, if they are in several.
+
+    Each name must be that of one function only, and look like code, or stand behind "both".
+    """
+    asked = request_in(instruction)
+    if not _JOINED.search(asked) or renamings(asked):
+        return []
+    places = rank_places(folder, list_paths(folder), instruction, index).places
+    paths = {id(place.unit): place.path for place in places}
+    spoken = spoken_units(asked, [place.unit for place in places])
+    is_said = re.search(r"\bboth\b", asked, re.I) is not None
+    listed = listed_units(asked, [each for each in spoken if each.is_code or is_said])
+    files = list(dict.fromkeys(folder / paths[id(unit)] for unit in listed if unit.kind != "lines"))
+    return files if len(files) > 1 else []
 
 
 def _clear(ranking: Ranking, holders: Sequence[Path]) -> Path | None:

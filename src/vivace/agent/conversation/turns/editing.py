@@ -14,7 +14,7 @@ from pathlib import Path
 from vivace.agent.conversation.message.mentions import target_of
 from vivace.agent.conversation.message.missing import check_all_made
 from vivace.agent.conversation.message.more_files import files_using, paths_to_make
-from vivace.agent.conversation.message.repository import choose_file, file_by_words
+from vivace.agent.conversation.message.repository import choose_file, file_by_words, files_listed
 from vivace.agent.conversation.transcript.history import EditResult, History, Turn
 from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.apply.journal import Journal
@@ -106,6 +106,10 @@ async def _scopes(
         for edit in last:
             presenter.show(FileChosen(folder / edit.path, "recent"))
         return tuple([scope for edit in last for scope in await _scopes_of(folder, edit, reading)])
+    if listed := await asyncio.to_thread(files_listed, folder, instruction, index):
+        for path in listed:
+            presenter.show(FileChosen(path, "name"))
+        return tuple([await reading.scope(Target(path, None)) for path in listed])
     recent = target_of(history.last_mention, folder).path if history.last_mention else None
     chosen = await choose_file(model, folder, instruction, recent, index)
     presenter.show(chosen)
@@ -185,7 +189,8 @@ def unnamed_draft_messages(
     if paths_to_make(instruction, folder) or (edit_before(history) and refers_back(instruction)):
         return []
     recent = target_of(history.last_mention, folder).path if history.last_mention else None
-    found = file_by_words(folder, instruction, recent, index)
+    listed = files_listed(folder, instruction, index)
+    found = FileChosen(listed[0], "name") if listed else file_by_words(folder, instruction, recent, index)
     if not isinstance(found, FileChosen):
         return []
     return _first_read(read_scope(Target(found.path, None), to_write=False, files=files), instruction, memory)

@@ -24,6 +24,7 @@ from vivace.agent.edits.plan.wording import (
     renamings,
     speaks_of_top,
     spoken_units,
+    units_of_actors,
 )
 from vivace.agent.edits.scope import EditScope
 from vivace.errors import PlaceUnclear
@@ -50,6 +51,8 @@ def plan_by_evidence(scopes: Sequence[EditScope], instruction: str) -> list[Step
     if named:
         return without_overlaps(named)
     asked = request_in(instruction)
+    if across := _listed_across(scopes, asked):
+        return without_overlaps(across)
     for find in (_renamed, _listed, _every, _everywhere):
         steps = without_overlaps(step for scope in scopes for step in find(scope, asked))
         if steps:
@@ -103,6 +106,17 @@ def _listed(scope: EditScope, instruction: str) -> Iterable[Step]:
     return steps
 
 
+def _listed_across(scopes: Sequence[EditScope], instruction: str) -> list[Step]:
+    """Return the units that the instruction lists, where they are in several files."""
+    held = {id(unit): scope for scope in scopes for unit in scope.units}
+    if len(scopes) < 2 or renamings(instruction):
+        return []
+    units = [unit for scope in scopes for unit in scope.units]
+    listed = listed_units(instruction, spoken_units(instruction, units))
+    steps = [Step(held[id(unit)], unit, NAMED, "must") for unit in listed]
+    return steps if len({step.scope.source.path for step in steps}) > 1 else []
+
+
 def _above(units: Sequence[Unit], line: int) -> Unit:
     """Return the outermost unit that ends before a line, or else the first unit of the file."""
     outermost = [unit for unit in units if not unit.parent]
@@ -111,7 +125,7 @@ def _above(units: Sequence[Unit], line: int) -> Unit:
 
 
 def _every(scope: EditScope, instruction: str) -> Iterable[Step]:
-    units = every_unit(instruction, scope.units)
+    units = every_unit(instruction, scope.units) or units_of_actors(instruction, scope.units)
     return [Step(scope, unit, "one of all", "may") for unit in units] if len(units) > 1 else []
 
 
