@@ -5,9 +5,9 @@
 The repository is made of modules of this Python's own standard library. For each set a server is started
 whose KV on disk has our own prompts, as after an earlier session, and nothing of these files. The first edit
 is cold: the model is loaded, nothing of the file is read. The second, in the same file, is warm. Nothing is
-written, and each edit is stopped at its first token. To compare two checkouts run it in turns with
-`PYTHONPATH=CHECKOUT/src`. What is printed of a turn that scores: new tokens of all in its prompt. `--kv`
-keeps the KV of our own prompts for further runs.
+written, and each edit ends at its first token. To compare two checkouts run it in turns with
+`PYTHONPATH=CHECKOUT/src`. Printed of each prompt: new tokens of all that it has. `--kv` keeps the KV of our
+own prompts for further runs.
 """
 
 import argparse
@@ -16,8 +16,10 @@ import importlib.util
 import shutil
 import tempfile
 import time
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from vivace.agent.conversation.transcript.history import History, Turn
 from vivace.agent.conversation.turns.editing import edit_in_turn
@@ -65,22 +67,23 @@ class NamingModel(Model):
         ]
         return await super().score(messages, candidates)
 
-
-class _Seen(Exception):
-    """The first token of the diff came."""
+    def write(self, messages: list[Message], **options: Any) -> AsyncGenerator[str]:
+        self.asked.append("rewrite")
+        return super().write(messages, **(options | {"max_tokens": 1}))
 
 
 @dataclass
 class Watching:
-    """A face that ends the edit at its first token."""
+    """A face that looks when the first token comes."""
 
     unit: str = ""
+    first_s: float = 0.0
 
     def show(self, event: AgentEvent) -> None:
         if isinstance(event, UnitLocated) and not self.unit:
             self.unit = f"{event.source.path.name}:{event.unit.qualified_name}"
         if isinstance(event, DiffGrew):
-            raise _Seen
+            self.first_s = self.first_s or time.perf_counter()
 
     async def decide(self, proposal: Proposal) -> Decision:
         raise NotImplementedError
@@ -106,7 +109,6 @@ async def read_prompts(settings: Settings) -> None:
         for name in PROMPTS:
             for word in ("a", "b"):  # what two prompts share is kept
                 await model.prefill([*read_prompt(name), user(word)])
-    stop_server(settings)
 
 
 async def first_token(model: NamingModel, settings: Settings, folder: Path, text: str) -> str:
@@ -129,17 +131,13 @@ async def first_token(model: NamingModel, settings: Settings, folder: Path, text
             effort="low",
             index=index,
         )
-        said = "no diff"
-    except _Seen:
-        said = watching.unit
-    except VivaceError as error:
-        said = error.message
-    seconds = time.perf_counter() - began_s
-    scored = [
-        f"{name} {each.new_tokens} of {each.new_tokens + each.cached_tokens} ({each.total_ms / 1e3:.1f} s)"
-        for name, each in zip(model.asked, model.waterfalls[before:], strict=False)
+    except VivaceError as error:  # the answer was cut
+        watching.unit = watching.unit or error.message
+    read = [
+        f"{name} {each.new_tokens} of {each.new_tokens + each.cached_tokens}"
+        for name, each in zip(model.asked, model.waterfalls[before:], strict=True)
     ]
-    return f"{seconds:7.1f} s  scoring: {', '.join(scored) or 'nothing':<32}{said}"
+    return f"{watching.first_s - began_s:7.1f} s  {', '.join(read):<48}{watching.unit}"
 
 
 async def measure_set(settings: Settings, folder: Path, name: str) -> None:
@@ -148,8 +146,6 @@ async def measure_set(settings: Settings, folder: Path, name: str) -> None:
         await model.prefill([user("Wake up.")])
         for what, text in zip(("cold", "warm"), SETS[name], strict=True):
             print(f"{name:<10}{what:<6}{await first_token(model, settings, folder, text)}", flush=True)
-            await asyncio.sleep(0.5)  # the stopped turn ends
-    stop_server(settings)
 
 
 def measure(model: str | None, names: list[str], kept: Path | None) -> None:
@@ -164,12 +160,16 @@ def measure(model: str | None, names: list[str], kept: Path | None) -> None:
             if (settings.cache_dir / "build").is_dir():
                 (cache / "build").symlink_to(settings.cache_dir / "build")
             own = settings.having(cache_dir=cache, state_dir=Path(made, f"state-{name}"))
+            try:
+                if name == "read":
+                    asyncio.run(read_prompts(own))
+                else:
+                    shutil.copytree(base, own.kv_dir)
+                    asyncio.run(measure_set(own, folder, name))
+            finally:
+                stop_server(own)
             if name == "read":
-                asyncio.run(read_prompts(own))
                 shutil.copytree(own.kv_dir, base)
-                continue
-            shutil.copytree(base, own.kv_dir)
-            asyncio.run(measure_set(own, folder, name))
 
 
 def main() -> None:

@@ -24,6 +24,7 @@ TELLING_NATS = 5.0
 SURE_NATS = 4.5  # by which words alone may decide: all 22 of such requests were right (benchmarks/results)
 NEAR_TIE_NATS = 0.3
 TOP_LINES = 60
+SIGNATURE_CHARS = 100  # of a row of the outline
 
 
 class Scorer(Protocol):
@@ -156,10 +157,15 @@ def locate_messages(source: SourceFile, units: list[Unit], instruction: str) -> 
 
 def outline(source: SourceFile, units: list[Unit]) -> str:
     """Return the file's structure in few tokens: one line for each unit, indented by nesting."""
-    rows = [f"{'    ' * unit.qualified_name.count('.')}{unit.signature.rstrip(' {:')}" for unit in units]
+    rows = [f"{'    ' * unit.qualified_name.count('.')}{_signature(unit)}" for unit in units]
     if top := top_unit(source, units):
         rows.insert(0, f"top: {_summary(source.lines[: top.last_line])}")
     return "\n".join(rows)
+
+
+def _signature(unit: Unit) -> str:
+    signature = unit.signature.rstrip(" {:")
+    return signature if len(signature) <= SIGNATURE_CHARS else f"{signature[:SIGNATURE_CHARS]} …"
 
 
 def shortlist(source: SourceFile, units: list[Unit], instruction: str) -> list[Unit]:
