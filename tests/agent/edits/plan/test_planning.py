@@ -140,6 +140,17 @@ async def test_a_unit_that_is_not_clear_is_asked_about_where_nobody_named_the_fi
     assert await make_plan(Scores(load=0.0, report=-3.0), [found], "be careful with what is missing")
 
 
+async def test_a_long_text_that_favours_other_units_is_asked_about() -> None:
+    """However sure the scores are: the chosen unit and those that the words favour are named."""
+    scores = Scores(load=0.0, report=-9.0, total=-9.0)
+    found = replace(scope_of(), is_found=True, favoured=("total", ""))
+    with pytest.raises(PlaceUnclear) as caught:
+        await make_plan(scores, [found], "be careful with what is missing")
+    assert caught.value.places[:2] == ("shop.py:load", "shop.py:total")
+    favoured = replace(found, favoured=("load", ""))
+    assert [step.unit.name for step in await make_plan(scores, [favoured], "what is missing")] == ["load"]
+
+
 async def test_a_named_unit_may_score_less() -> None:
     """A unit that the instruction names is meant though another one scores better; a called one is not."""
     scores = Scores(Item=0.0, report=-4.0, load=-4.0)

@@ -36,6 +36,8 @@ MAX_SCORED = 24  # files that it is shown where they say nothing
 MAX_NAMES = 6  # units of each that it is shown
 TELLING_SCORE = 10.0  # of the best place; below, the words say little
 CLEAR_SHARE = 0.7  # a file is clear if no other has more than this of its score
+LONG_SCORE = 50.0  # of the best place: the text is a report of several sentences
+FAVOURED_PLACES = 2  # one of which a long text's place is, or the user is asked (benchmarks/results)
 LEAST_SHARE = 0.5  # of all probability, below which the best file is not clearly best
 ASKED_PLACES = 3
 _JOINED = re.compile(r"\b\w+[`()]*(?:,| and| or) (?:[a-z]+ ){0,2}`?\w+", re.I)
@@ -54,6 +56,14 @@ class Listed:
         return words(str(self.path).replace("/", " ").replace("_", " "))
 
 
+@dataclass(frozen=True)
+class Choice:
+    """The file that an instruction is about."""
+
+    file: FileChosen
+    favoured: tuple[str, ...] = ()  # the units that a long text's words speak for most, in any file
+
+
 async def choose_file(
     scorer: Scorer, folder: Path, instruction: str, recent: Path | None, index: FileIndex | None = None
 ) -> FileChosen:
@@ -61,32 +71,48 @@ async def choose_file(
 
     Raise `UsageError` if the folder has no file that could be meant, `PlaceUnclear` if several could be.
     """
+    return (await choose_place(scorer, folder, instruction, recent, index)).file
+
+
+async def choose_place(
+    scorer: Scorer, folder: Path, instruction: str, recent: Path | None, index: FileIndex | None = None
+) -> Choice:
+    """Return the same with the units that the words favour."""
     found = await asyncio.to_thread(file_by_words, folder, instruction, recent, index)
-    if isinstance(found, FileChosen):
+    if isinstance(found, Choice):
         return found
-    return FileChosen(folder / await _best(scorer, found, instruction), "model")
+    path = await _best(scorer, found, instruction)
+    return Choice(FileChosen(folder / path, "model"), _favoured(found, path))
 
 
 def file_by_words(
     folder: Path, instruction: str, recent: Path | None, index: FileIndex | None = None
-) -> FileChosen | Ranking:
+) -> Choice | Ranking:
     """Return the file that no model has to choose, or else all that is known of the files."""
     paths = list_paths(folder)
     named = files_named_in(instruction, paths)
     if len(named) == 1:
-        return FileChosen(folder / named[0], "name")
+        return Choice(FileChosen(folder / named[0], "name"))
     ranking = rank_places(folder, paths, instruction, index)
     if len(named) > 1 and len({path.name for path in named}) == 1:  # one bare name
         raise _unclear(_first_of_each([place for place in ranking.places if place.path in named]))
     holders = _holders(instruction, ranking)
     if recent and recent.is_file() and (not holders or recent in [folder / each for each in holders]):
-        return FileChosen(recent, "recent")
+        return Choice(FileChosen(recent, "recent"))
     if not paths:
         raise UsageError(
             f"There is no source file in {folder} that could be changed.", "Name one: @path, or @path:name."
         )
     clear = _clear(ranking, holders)
-    return FileChosen(folder / clear, "name") if clear else ranking
+    return Choice(FileChosen(folder / clear, "name"), _favoured(ranking, clear)) if clear else ranking
+
+
+def _favoured(ranking: Ranking, path: Path) -> tuple[str, ...]:
+    """Return the names of the best places of all, those of other files as ""; nothing for a short text."""
+    if not ranking.places or ranking.places[0].score < LONG_SCORE:
+        return ()
+    best = ranking.places[:FAVOURED_PLACES]
+    return tuple(place.unit.qualified_name if place.path == path else "" for place in best)
 
 
 def files_listed(folder: Path, instruction: str, index: FileIndex | None = None) -> list[Path]:

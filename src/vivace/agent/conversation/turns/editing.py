@@ -14,7 +14,12 @@ from pathlib import Path
 from vivace.agent.conversation.message.mentions import target_of
 from vivace.agent.conversation.message.missing import check_all_made
 from vivace.agent.conversation.message.more_files import files_using, paths_to_make
-from vivace.agent.conversation.message.repository import choose_file, file_by_words, files_listed
+from vivace.agent.conversation.message.repository import (
+    Choice,
+    choose_place,
+    file_by_words,
+    files_listed,
+)
 from vivace.agent.conversation.transcript.history import EditResult, History, Turn
 from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.apply.journal import Journal
@@ -111,10 +116,12 @@ async def _scopes(
             presenter.show(FileChosen(path, "name"))
         return tuple([await reading.scope(Target(path, None)) for path in listed])
     recent = target_of(history.last_mention, folder).path if history.last_mention else None
-    chosen = await choose_file(model, folder, instruction, recent, index)
+    choice = await choose_place(model, folder, instruction, recent, index)
+    chosen = choice.file
     presenter.show(chosen)
     scope = await reading.scope(Target(chosen.path, None))
-    scope = replace(scope, is_found=chosen.by != "recent" and chosen.path.name not in instruction)
+    is_found = chosen.by != "recent" and chosen.path.name not in instruction
+    scope = replace(scope, is_found=is_found, favoured=choice.favoured)
     others = await asyncio.to_thread(files_using, folder, scope, instruction)
     return (scope, *[await reading.scope(Target(path, None)) for path in others])
 
@@ -190,10 +197,13 @@ def unnamed_draft_messages(
         return []
     recent = target_of(history.last_mention, folder).path if history.last_mention else None
     listed = files_listed(folder, instruction, index)
-    found = FileChosen(listed[0], "name") if listed else file_by_words(folder, instruction, recent, index)
-    if not isinstance(found, FileChosen):
+    if not listed:
+        found = file_by_words(folder, instruction, recent, index)
+        listed = [found.file.path] if isinstance(found, Choice) else []
+    if not listed:
         return []
-    return _first_read(read_scope(Target(found.path, None), to_write=False, files=files), instruction, memory)
+    scope = read_scope(Target(listed[0], None), to_write=False, files=files)
+    return _first_read(scope, instruction, memory)
 
 
 def _first_read(scope: EditScope, instruction: str, memory: Memory | None) -> list[Message]:

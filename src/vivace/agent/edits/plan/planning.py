@@ -179,13 +179,20 @@ async def _plan_by_model(scorer: Scorer, scope: EditScope, instruction: str, *, 
 
 
 def _check_clear(scope: EditScope, ranked: Sequence[Ranked], instruction: str) -> None:
-    """Raise `PlaceUnclear` if the best unit is not clearly best, and not named."""
-    spoken = [each.unit for each in spoken_units(request_in(instruction), scope.units)]
-    is_choice = ranked[0].unit.kind not in ("new", "file") and ranked[0].unit not in spoken
-    if not is_choice or share_of_best(ranked) >= CLEAR_SHARE:
+    """Raise `PlaceUnclear` if the best unit is not clearly best.
+
+    A name in a request is clear. In a long text it is not, where the words favour other units.
+    """
+    if ranked[0].unit.kind in ("new", "file"):
         return
-    parts = [each.unit for each in ranked if each.unit.kind not in ("new", "file")]
-    places = [_mention(scope, unit) for unit in parts[:ASKED_PLACES]]
+    favoured = [each.unit for each in ranked if each.unit.qualified_name in scope.favoured]
+    if not scope.favoured or ranked[0].unit in favoured:
+        spoken = [each.unit for each in spoken_units(request_in(instruction), scope.units)]
+        if ranked[0].unit in spoken or share_of_best(ranked) >= CLEAR_SHARE:
+            return
+    rest = [each.unit for each in ranked if each.unit.kind not in ("new", "file")]
+    parts = dict.fromkeys([ranked[0].unit, *favoured, *rest])
+    places = [_mention(scope, unit) for unit in list(parts)[:ASKED_PLACES]]
     if len(places) > 1:
         raise PlaceUnclear(places)
 
