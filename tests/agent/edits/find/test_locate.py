@@ -228,12 +228,18 @@ def test_the_prompt_ends_inside_the_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    "instruction", ["pay should refuse an empty card", "make pay return the receipt", "log the card in pay"]
+    ("instruction", "name"),
+    [
+        ("pay should refuse an empty card", "pay"),
+        ("make pay return the receipt", "pay"),
+        ("log the card in pay", "pay"),
+        ("Cart._total should be cached as card items are", "Cart._total"),
+    ],
 )
-async def test_where_words_are_sure_no_model_is_asked(instruction: str) -> None:
+async def test_where_words_are_sure_no_model_is_asked(instruction: str, name: str) -> None:
     """The unit that a request is about, by its name alone, is chosen without a score."""
     scorer = Scorer("Cart.add`")
-    assert (await found(scorer, instruction)).qualified_name == "pay"
+    assert (await found(scorer, instruction)).qualified_name == name
     assert scorer.asked == []
 
 

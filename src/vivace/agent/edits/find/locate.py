@@ -5,6 +5,7 @@ to rewrite the class or the file, so the smaller unit wins a near tie. Does not 
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -72,7 +73,7 @@ async def rank(scorer: Scorer, source: SourceFile, units: list[Unit], instructio
     if len(found) == 1 and not may_add:
         return [Ranked(found[0].unit, 0.0)]
     worth = _evidence(source, found, instruction)
-    if not may_add and (sure := _sure(found, worth)):
+    if not may_add and (sure := _sure(found, worth, instruction)):
         return sure
     messages = locate_messages(source, short, instruction)
     labels = [f"{candidate.label}`" for candidate in found] + (["new after"] if may_add else [])
@@ -94,19 +95,26 @@ def surely_meant(source: SourceFile, units: list[Unit], instruction: str) -> Uni
     found = candidates(source, shortlist(source, units, instruction))
     if not found or evidence.may_add(instruction):
         return None
-    sure = _sure(found, _evidence(source, found, instruction))
+    sure = _sure(found, _evidence(source, found, instruction), instruction)
     return sure[0].unit if sure else None
 
 
-def _sure(found: Sequence[Candidate], worth: Sequence[float]) -> list[Ranked]:
+def _sure(found: Sequence[Candidate], worth: Sequence[float], instruction: str) -> list[Ranked]:
     """Return the candidates by words alone, if one is far before all others; else nothing.
 
-    What the model would read for its choice is what the user would wait for.
+    One whose whole name alone is said, `Cart.add`, need only be the first. What the model would read for its
+    choice is what the user would wait for.
     """
     order = sorted(range(len(found)), key=lambda index: -worth[index])
-    if len(order) > 1 and worth[order[0]] - worth[order[1]] < SURE_NATS:
+    said = [each for each in found if "." in each.label and _is_said(each.label, instruction)]
+    is_said = said == [found[order[0]]]
+    if not is_said and len(order) > 1 and worth[order[0]] - worth[order[1]] < SURE_NATS:
         return []
     return [Ranked(found[index].unit, worth[index]) for index in order]
+
+
+def _is_said(name: str, instruction: str) -> bool:
+    return re.search(rf"(?<![\w.]){re.escape(name)}(?!\w|\.\w)", instruction) is not None
 
 
 def _evidence(source: SourceFile, found: list[Candidate], instruction: str) -> list[float]:
