@@ -14,6 +14,7 @@ from typing import Protocol
 from vivace.agent.edits.apply.source import SourceFile
 from vivace.agent.edits.find import evidence
 from vivace.agent.edits.find.units import Unit, file_unit, new_unit_after
+from vivace.agent.edits.places.clues import subjects
 from vivace.agent.edits.places.ranking import nats_for_units
 from vivace.agent.prompting import Message, begun_answer, read_prompt, user
 from vivace.errors import UnitNotFound
@@ -22,6 +23,7 @@ WHOLE_FILE_LINES = 150  # more than this is never rewritten as one piece unasked
 OUTLINE_UNITS = 40  # of a larger file only the units that share most words with the instruction
 BEST_UNITS = 12  # where the words say as much as this: what the model reads is what an edit waits for
 TELLING_NATS = 5.0
+SHORT_CHARS = 200  # of a request; what more is said may be about other code
 SURE_NATS = 4.5  # by which words alone may decide: all 22 of such requests were right (benchmarks/results)
 NEAR_TIE_NATS = 0.3
 TOP_LINES = 60
@@ -102,19 +104,20 @@ def surely_meant(source: SourceFile, units: list[Unit], instruction: str) -> Uni
 def _sure(found: Sequence[Candidate], worth: Sequence[float], instruction: str) -> list[Ranked]:
     """Return the candidates by words alone, if one is far before all others; else nothing.
 
-    One whose whole name alone is said, `Cart.add`, need only be the first. What the model would read for its
-    choice is what the user would wait for.
+    One whose whole name alone is said, `Cart.add`, or that alone is the subject of a short request, need only
+    be the first. What the model would read for its choice is what the user would wait for.
     """
     order = sorted(range(len(found)), key=lambda index: -worth[index])
-    said = [each for each in found if "." in each.label and _is_said(each.label, instruction)]
-    is_said = said == [found[order[0]]]
+    subject = subjects(instruction) if len(instruction) <= SHORT_CHARS else set()
+    said = [each for each in found if each.unit.name in subject or _is_said(each.label, instruction)]
+    is_said = said == [found[order[0]]] and said[0].unit.kind in ("function", "method")
     if not is_said and len(order) > 1 and worth[order[0]] - worth[order[1]] < SURE_NATS:
         return []
     return [Ranked(found[index].unit, worth[index]) for index in order]
 
 
 def _is_said(name: str, instruction: str) -> bool:
-    return re.search(rf"(?<![\w.]){re.escape(name)}(?!\w|\.\w)", instruction) is not None
+    return "." in name and re.search(rf"(?<![\w.]){re.escape(name)}(?!\w|\.\w)", instruction) is not None
 
 
 def _evidence(source: SourceFile, found: list[Candidate], instruction: str) -> list[float]:
