@@ -23,6 +23,8 @@ WHOLE_FILE_LINES = 150  # more than this is never rewritten as one piece unasked
 OUTLINE_UNITS = 40  # of a larger file only the units that share most words with the instruction
 BEST_UNITS = 12  # where the words say as much as this: what the model reads is what an edit waits for
 TELLING_NATS = 5.0
+FAR_NATS = 8.0  # below the best; a model's scores never made up for more than 6
+LEAST_UNITS = 5
 SHORT_CHARS = 200  # of a request; what more is said may be about other code
 SURE_NATS = 4.5  # by which words alone may decide: all 22 of such requests were right (benchmarks/results)
 NEAR_TIE_NATS = 0.3
@@ -184,8 +186,10 @@ def shortlist(source: SourceFile, units: list[Unit], instruction: str) -> list[U
     if len(units) <= BEST_UNITS:
         return units
     worth = nats_for_units(source, units, instruction)
-    most = BEST_UNITS if max(worth) >= TELLING_NATS else OUTLINE_UNITS
-    kept = sorted(range(len(units)), key=lambda index: worth[index], reverse=True)[:most]
+    best = max(worth)
+    most = BEST_UNITS if best >= TELLING_NATS else OUTLINE_UNITS
+    order = sorted(range(len(units)), key=lambda index: worth[index], reverse=True)[:most]
+    kept = order[:LEAST_UNITS] + [index for index in order[LEAST_UNITS:] if worth[index] >= best - FAR_NATS]
     return [units[index] for index in sorted(kept)]
 
 
