@@ -244,7 +244,14 @@ async def test_where_words_are_sure_no_model_is_asked(instruction: str, name: st
 
 
 @pytest.mark.parametrize(
-    "instruction", ["charge the card twice", "add a function that refunds like pay", "pay and add are slow"]
+    "instruction",
+    [
+        "charge the card twice",
+        "add a function that refunds like pay",
+        "pay and add are slow",
+        "pay what the cart has",  # a verb
+        "Cart.add and pay should log",
+    ],
 )
 async def test_where_words_are_not_sure_the_model_is_asked(instruction: str) -> None:
     """Words that fit several units, or something new, leave the choice to the scores."""

@@ -78,7 +78,7 @@ async def rank(scorer: Scorer, source: SourceFile, units: list[Unit], instructio
         return [Ranked(found[0].unit, 0.0)]
     worth = _evidence(source, found, instruction)
     if not may_add and (sure := _sure(found, worth, instruction)):
-        return sure
+        return [sure]
     messages = locate_messages(source, short, instruction)
     labels = [f"{candidate.label}`" for candidate in found] + (["new after"] if may_add else [])
     said = await scorer.score(messages, labels)
@@ -100,26 +100,26 @@ def surely_meant(source: SourceFile, units: list[Unit], instruction: str) -> Uni
     if not found or evidence.may_add(instruction):
         return None
     sure = _sure(found, _evidence(source, found, instruction), instruction)
-    return sure[0].unit if sure else None
+    return sure.unit if sure else None
 
 
-def _sure(found: Sequence[Candidate], worth: Sequence[float], instruction: str) -> list[Ranked]:
-    """Return the candidates by words alone, if one is far before all others; else nothing.
+def _sure(found: Sequence[Candidate], worth: Sequence[float], instruction: str) -> Ranked | None:
+    """Return the function that words alone decide for: the one that is far before all others.
 
     One whose whole name alone is said, `Cart.add`, or that alone is the subject of a short request, need only
     be the first. What the model would read for its choice is what the user would wait for.
     """
     order = sorted(range(len(found)), key=lambda index: -worth[index])
+    first = found[order[0]]
+    if first.unit.kind not in ("function", "method"):
+        return None  # in a class one method is meant more often
     subject = subjects(instruction) if len(instruction) <= SHORT_CHARS else set()
-    said = [each for each in found if each.unit.name in subject or _is_said(each.label, instruction)]
-    is_said = said == [found[order[0]]] and said[0].unit.kind in ("function", "method")
+    named = set(re.findall(r"(?<![\w.])[\w.]*\w", instruction))
+    said = [each for each in found if each.unit.name in subject or each.label in named]
+    is_said = said == [first] and ("." in first.label or first.unit.name in subject)
     if not is_said and len(order) > 1 and worth[order[0]] - worth[order[1]] < SURE_NATS:
-        return []
-    return [Ranked(found[index].unit, worth[index]) for index in order]
-
-
-def _is_said(name: str, instruction: str) -> bool:
-    return "." in name and re.search(rf"(?<![\w.]){re.escape(name)}(?!\w|\.\w)", instruction) is not None
+        return None
+    return Ranked(first.unit, worth[order[0]])
 
 
 def _evidence(source: SourceFile, found: list[Candidate], instruction: str) -> list[float]:
