@@ -151,6 +151,25 @@ async def test_a_long_text_that_favours_other_units_is_asked_about() -> None:
     assert [step.unit.name for step in await make_plan(scores, [favoured], "what is missing")] == ["load"]
 
 
+async def test_a_class_in_a_long_text_is_asked_about() -> None:
+    """One of its methods is meant more often, however sure the scores are."""
+    long = replace(scope_of(), is_found=True, favoured=("Item", "Item.show"))
+    with pytest.raises(PlaceUnclear) as caught:
+        await make_plan(Scores(Item=0.0, load=-9.0), [long], "be careful with what is missing")
+    assert caught.value.places[:2] == ("shop.py:Item", "shop.py:Item.show")
+
+
+async def test_a_long_text_changes_one_unit() -> None:
+    """Other names in it are a part of its story, also where it lists them."""
+    long = replace(scope_of(), is_found=True, favoured=("load", ""))
+    scores = Scores(load=0.0, report=-0.1)
+    for text in (
+        "skip what is missing, as report and load do",
+        "in `report` and `load` skip what is missing",
+    ):
+        assert [step.unit.name for step in await make_plan(scores, [long], text)] == ["load"]
+
+
 async def test_a_named_unit_may_score_less() -> None:
     """A unit that the instruction names is meant though another one scores better; a called one is not."""
     scores = Scores(Item=0.0, report=-4.0, load=-4.0)

@@ -51,9 +51,10 @@ def plan_by_evidence(scopes: Sequence[EditScope], instruction: str) -> list[Step
     if named:
         return without_overlaps(named)
     asked = request_in(instruction)
-    if across := _listed_across(scopes, asked):
+    is_long = any(scope.favoured for scope in scopes)  # names in a long text are a part of its story
+    if not is_long and (across := _listed_across(scopes, asked)):
         return without_overlaps(across)
-    for find in (_renamed, _listed, _every, _everywhere):
+    for find in (_renamed,) if is_long else (_renamed, _listed, _every, _everywhere):
         steps = without_overlaps(step for scope in scopes for step in find(scope, asked))
         if steps:
             steps = _with_texts(scopes, steps, asked) if find is _renamed else steps
@@ -149,7 +150,7 @@ async def _plan_by_model(scorer: Scorer, scope: EditScope, instruction: str, *, 
     steps = [Step(scope, best.unit, CHOSEN, need)]
     is_new = best.unit.kind == "new"
     asked = request_in(instruction)
-    if best.unit.kind == "file" or (is_new and not adds_and_uses(asked)):
+    if best.unit.kind == "file" or scope.favoured or (is_new and not adds_and_uses(asked)):
         return steps
     if is_new:
         best = others[0]  # how well the place scores says nothing about the others
@@ -181,17 +182,20 @@ async def _plan_by_model(scorer: Scorer, scope: EditScope, instruction: str, *, 
 def _check_clear(scope: EditScope, ranked: Sequence[Ranked], instruction: str) -> None:
     """Raise `PlaceUnclear` if the best unit is not clearly best.
 
-    A name in a request is clear. In a long text it is not, where the words favour other units.
+    A name in a request is clear. In a long text it is not where the words favour other units, nor is a
+    class: one of its methods is meant.
     """
-    if ranked[0].unit.kind in ("new", "file"):
+    best = ranked[0].unit
+    if best.kind in ("new", "file"):
         return
     favoured = [each.unit for each in ranked if each.unit.qualified_name in scope.favoured]
-    if not scope.favoured or ranked[0].unit in favoured:
+    holds_units = any(each.parent == best.qualified_name for each in scope.units)
+    if not scope.favoured or (best in favoured and not holds_units):
         spoken = [each.unit for each in spoken_units(request_in(instruction), scope.units)]
-        if ranked[0].unit in spoken or share_of_best(ranked) >= CLEAR_SHARE:
+        if best in spoken or share_of_best(ranked) >= CLEAR_SHARE:
             return
     rest = [each.unit for each in ranked if each.unit.kind not in ("new", "file")]
-    parts = dict.fromkeys([ranked[0].unit, *favoured, *rest])
+    parts = dict.fromkeys([best, *favoured, *rest])
     places = [_mention(scope, unit) for unit in list(parts)[:ASKED_PLACES]]
     if len(places) > 1:
         raise PlaceUnclear(places)
