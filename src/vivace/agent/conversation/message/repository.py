@@ -17,7 +17,7 @@ from vivace.agent.door import real_path
 from vivace.agent.edits.apply.source import read_source
 from vivace.agent.edits.find.evidence import words
 from vivace.agent.edits.find.languages import language_for
-from vivace.agent.edits.find.locate import Scorer
+from vivace.agent.edits.find.locate import SHORT_CHARS, Scorer
 from vivace.agent.edits.find.outline import list_units
 from vivace.agent.edits.find.request import request_in
 from vivace.agent.edits.places.clues import is_beside, subjects
@@ -82,7 +82,7 @@ async def choose_place(
     if isinstance(found, Choice):
         return found
     path = await _best(scorer, found, instruction)
-    return Choice(FileChosen(folder / path, "model"), _favoured(found, path))
+    return Choice(FileChosen(folder / path, "model"), _favoured(found, path, instruction))
 
 
 def file_by_words(
@@ -104,12 +104,17 @@ def file_by_words(
             f"There is no source file in {folder} that could be changed.", "Name one: @path, or @path:name."
         )
     clear = _clear(ranking, holders)
-    return Choice(FileChosen(folder / clear, "name"), _favoured(ranking, clear)) if clear else ranking
+    return (
+        Choice(FileChosen(folder / clear, "name"), _favoured(ranking, clear, instruction))
+        if clear
+        else ranking
+    )
 
 
-def _favoured(ranking: Ranking, path: Path) -> tuple[str, ...]:
+def _favoured(ranking: Ranking, path: Path, instruction: str) -> tuple[str, ...]:
     """Return the names of the best places of all, those of other files as ""; nothing for a short text."""
-    if not ranking.places or ranking.places[0].score < LONG_SCORE:
+    is_long = len(instruction) > SHORT_CHARS and bool(ranking.places)
+    if not is_long or ranking.places[0].score < LONG_SCORE:
         return ()
     best = ranking.places[:FAVOURED_PLACES]
     return tuple(place.unit.qualified_name if place.path == path else "" for place in best)
