@@ -19,12 +19,10 @@ from vivace.agent.edits.find.evidence import words
 from vivace.agent.edits.find.languages import language_for
 from vivace.agent.edits.find.locate import SHORT_CHARS, Scorer
 from vivace.agent.edits.find.outline import list_units
-from vivace.agent.edits.find.request import request_in
 from vivace.agent.edits.places.clues import is_beside, subjects
 from vivace.agent.edits.places.index import FileIndex
 from vivace.agent.edits.places.listing import all_paths, list_paths
 from vivace.agent.edits.places.ranking import Place, Ranking, nats_for_files, rank_places
-from vivace.agent.edits.plan.wording import listed_units, renamings, spoken_units
 from vivace.agent.prompting import begun_answer, read_prompt, user
 from vivace.agent.turn_events import FileChosen
 from vivace.errors import FileProblem, PlaceUnclear, UsageError
@@ -40,7 +38,6 @@ LONG_SCORE = 50.0  # of the best place: the text is a report of several sentence
 FAVOURED_PLACES = 2  # one of which a long text's place is, or the user is asked (benchmarks/results)
 LEAST_SHARE = 0.5  # of all probability, below which the best file is not clearly best
 ASKED_PLACES = 3
-_JOINED = re.compile(r"\b\w+[`()]*(?:,| and| or) (?:[a-z]+ ){0,2}`?\w+", re.I)
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{2,}")
 
 
@@ -118,23 +115,6 @@ def _favoured(ranking: Ranking, path: Path, instruction: str) -> tuple[str, ...]
         return ()
     best = ranking.places[:FAVOURED_PLACES]
     return tuple(place.unit.qualified_name if place.path == path else "" for place in best)
-
-
-def files_listed(folder: Path, instruction: str, index: FileIndex | None = None) -> list[Path]:
-    """Return the files of the functions that the instruction lists, if they are in several.
-
-    Each name must be that of one function only, and look like code, or stand behind "both".
-    """
-    asked = request_in(instruction)
-    if not _JOINED.search(asked) or renamings(asked):
-        return []
-    places = rank_places(folder, list_paths(folder), instruction, index).places
-    paths = {id(place.unit): place.path for place in places}
-    spoken = spoken_units(asked, [place.unit for place in places])
-    is_said = re.search(r"\bboth\b", asked, re.I) is not None
-    listed = listed_units(asked, [each for each in spoken if each.is_code or is_said])
-    files = list(dict.fromkeys(folder / paths[id(unit)] for unit in listed if unit.kind != "lines"))
-    return files if len(files) > 1 else []
 
 
 def _clear(ranking: Ranking, holders: Sequence[Path]) -> Path | None:

@@ -13,12 +13,11 @@ from pathlib import Path
 
 from vivace.agent.conversation.message.mentions import target_of
 from vivace.agent.conversation.message.missing import check_all_made
-from vivace.agent.conversation.message.more_files import files_using, paths_to_make
+from vivace.agent.conversation.message.more_files import files_listed, files_using, paths_to_make
 from vivace.agent.conversation.message.repository import (
     Choice,
     choose_place,
     file_by_words,
-    files_listed,
 )
 from vivace.agent.conversation.transcript.history import EditResult, History, Turn
 from vivace.agent.edits.apply.files import DISK, Files

@@ -93,7 +93,7 @@ class _Change:
     def applied(self, text: str) -> str:
         """Return the text with the parameters in order, or as it is if there is nothing to do."""
         added = self._added()
-        if not added or self._keeps_its_order() is False:
+        if not added or not self._keeps_its_order():
             return text
         found = _pieces(text, self.new)
         if found is None:
