@@ -15,8 +15,8 @@ BESIDE = 4  # of them, those that nothing names: the nearest members around the 
 SIGNATURE_CHARS = 120
 TOP_LINES = 25
 _CONSTRUCTORS = ("__init__", "constructor")
-_COMMENT = re.compile(r"\s*(?:#(?!include|define|if|pragma|import)|//|/\*|\*/|\*\s|\*$|<!--)")
-_EXPORTS = re.compile(r"__all__(?:: [^=]+)? \+?= ([\[(])")
+_COMMENT = re.compile(r"\s*(?:#(?:\s|!/|#|:|-|$)|//|/\*|\*/|\*\s|\*$|<!--)")
+_EXPORTS = re.compile(r"__all__(?:\s*:[^=]+)?\s*\+?=\s*([\[(])")
 _CLOSING = {"[": "]", "(": ")"}
 _DOCSTRING = re.compile(r"""\s*[rRuU]?(\"{3}|'{3})""")
 _NAME = re.compile(r"[^\W\d]\w*")
