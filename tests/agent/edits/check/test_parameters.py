@@ -110,3 +110,20 @@ def test_a_method_keeps_its_indentation() -> None:
     new = "    @cached\n    def add(self, count, item):\n        return item\n"
     made = with_new_parameters_last(source, PYTHON, unit, new, "count")
     assert made == "    @cached\n    def add(self, item, count=None):\n        return item\n"
+
+
+def test_a_function_that_calls_itself_in_the_new_order_stays() -> None:
+    """What the answer itself gives in order would not fit any more."""
+    source = source_from_bytes(Path("shop.py"), b"class Cart:\n    def add(self, item):\n        pass\n")
+    unit = find_unit(list_units(source, PYTHON), "Cart.add")
+    new = "    def add(self, count, item):\n        self.add(count - 1, item)\n"
+    assert with_new_parameters_last(source, PYTHON, unit, new, "count") == new
+
+
+def test_callers_of_a_class_are_callers_of_its_constructor() -> None:
+    """A new parameter of `__init__` stays without a default where the class is called in the file."""
+    code = b"class Cart:\n    def __init__(self, item):\n        pass\n\n\ncart = Cart(1)\n"
+    source = source_from_bytes(Path("shop.py"), code)
+    unit = find_unit(list_units(source, PYTHON), "Cart.__init__")
+    new = "    def __init__(self, item, count):\n        pass\n"
+    assert with_new_parameters_last(source, PYTHON, unit, new, "count") == new

@@ -78,7 +78,9 @@ def _walk(node: ast.AST, prefix: str) -> Iterator[tuple[str, Function]]:
 def _calls_around(source: SourceFile, unit: Unit, function: Function) -> int:
     """Return how often the file calls it outside of the unit: those can be rewritten (`plan.callers`)."""
     around = "\n".join((*source.lines[: unit.first_line - 1], *source.lines[unit.last_line :]))
-    return len(re.findall(rf"(?<!def )\b{re.escape(function.name)}\s*\(", around))
+    owner = unit.parent or unit.name
+    name = owner.rpartition(".")[2] if function.name == "__init__" else function.name
+    return len(re.findall(rf"(?<!def )(?<!class )\b{re.escape(name)}\s*\(", around))
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,8 @@ class _Change:
 
     def _keeps_its_order(self) -> bool:
         """Return whether the function itself, as it is now, would still fit the new order."""
-        most = len(_ordinary(self.old))
+        before = _ordinary(self.old)
+        most = len(before) - (before[:1] in (["self"], ["cls"]))
         calls = (node for node in ast.walk(self.new) if isinstance(node, ast.Call))
         own = (call for call in calls if _called(call) == self.new.name)
         return all(len(call.args) <= most for call in own)
