@@ -137,7 +137,8 @@ async def first_token(model: NamingModel, settings: Settings, folder: Path, text
         f"{name} {each.new_tokens} of {each.new_tokens + each.cached_tokens}"
         for name, each in zip(model.asked, model.waterfalls[before:], strict=True)
     ]
-    return f"{watching.first_s - began_s:7.1f} s  {', '.join(read):<48}{watching.unit}"
+    ended_s = watching.first_s or time.perf_counter()  # the user was asked
+    return f"{ended_s - began_s:7.1f} s  {', '.join(read):<48}{watching.unit}"
 
 
 async def measure_set(settings: Settings, folder: Path, name: str) -> None:
