@@ -19,20 +19,19 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from vivace.agent.conversation.message.repository import choose_file, rank_files
-from vivace.agent.edits.apply.source import read_source
-from vivace.agent.edits.find.languages import language_for
+from vivace.agent.conversation.message.repository import choose_place, rank_files
 from vivace.agent.edits.find.locate import rank, share_of_best
-from vivace.agent.edits.find.outline import list_units
+from vivace.agent.edits.find.target import Target
 from vivace.agent.edits.places.index import FileIndex, index_file
 from vivace.agent.edits.places.listing import list_paths
 from vivace.agent.edits.places.ranking import rank_places
-from vivace.agent.edits.plan.planning import CLEAR_SHARE
+from vivace.agent.edits.plan.planning import make_plan
+from vivace.agent.edits.scope import read_scope
 from vivace.agent.model import Model
 from vivace.client.responses import ResponsesClient
 from vivace.client.warm import ensure_server
@@ -84,21 +83,23 @@ def by_model(model: Model) -> Finder:
         ranking = rank_places(folder, list_paths(folder), text)
         ranked_files = await rank_files(model, ranking, text)
         files = [each.path for each in ranked_files]
+        favoured: tuple[str, ...] = ()
         is_asked = False
         try:
-            first = (await choose_file(model, folder, text, None)).path.relative_to(folder)
+            choice = await choose_place(model, folder, text, None)
+            first, favoured = choice.file.path.relative_to(folder), choice.favoured
         except PlaceUnclear:
             first, is_asked = files[0], True
-        source = read_source(folder / first)
-        ranked = await rank(model, source, list_units(source, language_for(source.path)), text)
-        is_asked = is_asked or share_of_best(ranked) < CLEAR_SHARE
-        names = list(dict.fromkeys(str(path) for path in (first, *files)))
-        return Found(
-            names,
-            [(str(first), each.unit.qualified_name) for each in ranked],
-            is_asked,
-            share_of_best(ranked),
-        )
+        scope = read_scope(Target(folder / first, None), to_write=False)
+        ranked = await rank(model, scope.source, scope.units, text)
+        try:
+            await make_plan(model, [replace(scope, is_found=True, favoured=favoured)], text)
+        except PlaceUnclear:
+            is_asked = True
+        by_words = [place.unit.qualified_name for place in ranking.places if place.path == first]
+        units = dict.fromkeys([*(each.unit.qualified_name for each in ranked), *by_words])
+        paths = dict.fromkeys(str(path) for path in (first, *files))
+        return Found(list(paths), [(str(first), name) for name in units], is_asked, share_of_best(ranked))
 
     return find
 

@@ -18,6 +18,7 @@ from vivace.agent.edit_events import (
 from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.apply.source import SourceFile, splice
 from vivace.agent.edits.check.choose import Candidate, choose
+from vivace.agent.edits.check.parameters import with_new_parameters_last
 from vivace.agent.edits.check.substance import WORDS_ALONE, changes_words_alone, is_about_words
 from vivace.agent.edits.check.tidy import tidy
 from vivace.agent.edits.find.languages import Language
@@ -182,6 +183,7 @@ def _proposal(task: UnitTask, request: Rewrite, answer: str) -> FileProposal:
     reader.feed(answer)
     reader.finish()
     new_text = tidy(source, task.language, unit, reader.text, may_add=task.is_alone)
+    new_text = with_new_parameters_last(source, task.language, unit, new_text, task.instruction)
     new_bytes = splice(source, unit.first_line, unit.last_line, new_text)
     return _with_substance(task, make_proposal(source, unit, task.instruction, new_bytes))
 
