@@ -17,10 +17,11 @@ from vivace.agent.edit_events import (
 )
 from vivace.agent.edits.apply.source import SourceFile, splice
 from vivace.agent.edits.check.choose import Candidate, choose
+from vivace.agent.edits.check.part_fit import part_proposal
 from vivace.agent.edits.check.substance import WORDS_ALONE, changes_words_alone, is_about_words
 from vivace.agent.edits.check.tidy import tidy
 from vivace.agent.edits.find.languages import Language
-from vivace.agent.edits.find.units import Unit
+from vivace.agent.edits.find.units import Unit, implementation_of
 from vivace.agent.edits.proposal import FileProposal, make_proposal
 from vivace.agent.edits.repair.imports.step import unknown_names
 from vivace.agent.edits.repair.mend import Held, Repair, mend, try_examples
@@ -53,18 +54,13 @@ class UnitTask:
 
 
 async def rewrite_unit(
-    model: Model, task: UnitTask, budget: Budget
+    model: Model, task: UnitTask, budget: Budget, request: Rewrite | None = None
 ) -> AsyncGenerator[Writing | FileProposal]:
-    """Yield what happens, and the proposal last. It may have problems, or change nothing."""
-    request = rewrite_request(
-        task.source,
-        task.units,
-        task.unit,
-        task.instruction,
-        done=task.done,
-        is_alone=task.is_alone,
-        recalled=task.recalled,
-    )
+    """Yield what happens, and the proposal last. It may have problems, or change nothing.
+
+    `request`: what the model is asked, where that is not the whole unit.
+    """
+    request = request or _request(task)
     first = ""
     async for event in _stream(model, task, request):
         first += event.delta
@@ -80,9 +76,24 @@ async def rewrite_unit(
     yield proposal
 
 
+def _request(task: UnitTask) -> Rewrite:
+    """Return the request for the whole unit; overload signatures above it stay as they are."""
+    written = implementation_of(task.source, task.unit)
+    request = rewrite_request(
+        task.source,
+        [each for each in task.units if each is not task.unit],
+        written,
+        task.instruction,
+        done=task.done,
+        is_alone=task.is_alone,
+        recalled=task.recalled,
+    )
+    return request if written is task.unit else replace(request, part=replace(written, kind="part"))
+
+
 async def _stream(model: Model, task: UnitTask, request: Rewrite) -> AsyncGenerator[DiffGrew]:
     """Yield the first answer as it comes. Raise if it is too long, or what it needs is."""
-    source, unit = task.source, task.unit
+    source, unit = task.source, request.part or task.unit
     reader = FenceReader(request.fence, request.opening)
     diff = LiveDiff(source.lines[unit.first_line - 1 : unit.last_line], unit.first_line)
     diff.feed(reader.lines)
@@ -166,6 +177,9 @@ def _proposal(task: UnitTask, request: Rewrite, answer: str) -> FileProposal:
     reader = FenceReader(request.fence, request.opening)
     reader.feed(answer)
     reader.finish()
+    if request.part is not None:
+        made = part_proposal(source, task.language, unit, request, reader.text, task.instruction)
+        return _with_substance(task, made)
     new_text = tidy(source, task.language, unit, reader.text, may_add=task.is_alone)
     new_bytes = splice(source, unit.first_line, unit.last_line, new_text)
     return _with_substance(task, make_proposal(source, unit, task.instruction, new_bytes))

@@ -1,0 +1,94 @@
+"""The answer for one part of a long unit made fit for its place between the lines around it.
+
+Owns what `tidy` cannot know of lines in the middle of a unit: lines around that the answer repeats, and an
+answer at another indentation than its place. Does not judge the result (`verify`).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from vivace.agent.edits.apply.source import SourceFile, splice, split_lines
+from vivace.agent.edits.check.tidy import tidy
+from vivace.agent.edits.check.verify import asks_for_removal
+from vivace.agent.edits.find.languages import Language
+from vivace.agent.edits.find.units import Unit, indent_of
+from vivace.agent.edits.proposal import FileProposal, make_proposal
+from vivace.agent.edits.write.rewrite import Replaced, Rewrite
+
+REPEATED_LINES = 2  # lines around, that say something, which an answer repeats by mistake
+TELLING_CHARS = 3  # letters and digits of a line that says something
+
+
+def without_neighbours(source: SourceFile, part: Unit, text: str) -> str:
+    """Return the text without lines at its edges that stand above or below the part already."""
+    lines = list(split_lines(text)[0])
+    old = source.lines[part.first_line - 1 : part.last_line]
+    below = source.lines[part.last_line :]
+    above = source.lines[: part.first_line - 1]
+    kept = len(lines) - _repeated(lines[::-1], old[::-1], below)
+    first = _repeated(lines[:kept], old, above[::-1])
+    return "".join(f"{line}\n" for line in lines[first:kept])
+
+
+def _repeated(lines: Sequence[str], old: Sequence[str], around: Sequence[str]) -> int:
+    """Return how many lines at the edge of a text (outermost first) are those around it (nearest first)."""
+    for count in range(min(len(lines), len(around)), 0, -1):
+        if list(lines[:count]) == list(around[:count])[::-1]:
+            said = sum(sum(map(str.isalnum, line)) >= TELLING_CHARS for line in lines[:count])
+            return count if said >= REPEATED_LINES and list(old[:count]) != list(lines[:count]) else 0
+    return 0
+
+
+def reindented(source: SourceFile, part: Unit, text: str) -> Iterator[str]:
+    """Yield the text at other indentations, where it does not parse: all of it, or all but its first line."""
+    lines = split_lines(text)[0]
+    shown = [line for line in lines if line.strip()]
+    old = [line for line in source.lines[part.first_line - 1 : part.last_line] if line.strip()]
+    if not shown or not old:
+        return
+    if (has := indent_of(shown[0])) != part.indent:
+        yield _moved(lines, has, part.indent)
+    rest = [line for line in lines[lines.index(shown[0]) + 1 :] if line.strip()]
+    least, usual = _least_indent(rest), _least_indent(old)
+    if rest and len(least) < len(usual):
+        first = lines[: lines.index(shown[0]) + 1]
+        yield "".join(f"{line}\n" for line in first) + _moved(lines[len(first) :], least, usual)
+
+
+def _least_indent(lines: Sequence[str]) -> str:
+    return min((indent_of(line) for line in lines), key=len, default="")
+
+
+def _moved(lines: Sequence[str], has: str, wanted: str) -> str:
+    return "".join(
+        f"{wanted}{line[len(has) :]}\n" if line.strip() and line.startswith(has) else f"{line}\n"
+        for line in lines
+    )
+
+
+def part_proposal(
+    source: SourceFile, language: Language | None, unit: Unit, request: Rewrite, text: str, instruction: str
+) -> FileProposal:
+    """Return what the file becomes with an answer for the request's part, and the parts written before it."""
+    part = request.part
+    assert part is not None
+    lines = replace(part, kind="lines")
+    answer = without_neighbours(source, part, tidy(source, language, lines, text))
+    made = _made(source, unit, request, answer, instruction)
+    if not answer.strip() and not asks_for_removal(instruction):
+        return replace(made, problems=("The answer is empty.",))
+    if made.problems:
+        tries = (_made(source, unit, request, each, instruction) for each in reindented(source, part, answer))
+        return next((each for each in tries if not each.problems), made)
+    return made
+
+
+def _made(source: SourceFile, unit: Unit, request: Rewrite, answer: str, instruction: str) -> FileProposal:
+    part = request.part
+    assert part is not None
+    texts = [*request.replaced, Replaced(part.first_line, part.last_line, answer)]
+    after = source
+    for each in sorted(texts, key=lambda each: -each.first_line):  # from the end: lines above stay in place
+        raw = splice(after, each.first_line, each.last_line, each.new_text)
+        after = replace(after.with_bytes(raw), newline=source.newline)
+    return make_proposal(source, unit, instruction, after.raw)
