@@ -6,6 +6,7 @@ answer at another indentation than its place. Does not judge the result (`verify
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from difflib import SequenceMatcher
 
 from vivace.agent.edits.apply.source import SourceFile, splice, split_lines
 from vivace.agent.edits.check.tidy import tidy
@@ -16,6 +17,7 @@ from vivace.agent.edits.proposal import FileProposal, make_proposal
 from vivace.agent.edits.write.rewrite import Replaced, Rewrite
 
 REPEATED_LINES = 2  # lines around, that say something, which an answer repeats by mistake
+LEFT_OUT_LINES = 3  # at the end of a part: the answer broke off
 TELLING_CHARS = 3  # letters and digits of a line that says something
 
 
@@ -49,7 +51,7 @@ def reindented(source: SourceFile, part: Unit, text: str) -> Iterator[str]:
     if (has := indent_of(shown[0])) != part.indent:
         yield _moved(lines, has, part.indent)
     rest = [line for line in lines[lines.index(shown[0]) + 1 :] if line.strip()]
-    least, usual = _least_indent(rest), _least_indent(old)
+    least, usual = _least_indent(rest), _least_indent(old[1:])
     if rest and len(least) < len(usual):
         first = lines[: lines.index(shown[0]) + 1]
         yield "".join(f"{line}\n" for line in first) + _moved(lines[len(first) :], least, usual)
@@ -75,12 +77,25 @@ def part_proposal(
     lines = replace(part, kind="lines")
     answer = without_neighbours(source, part, tidy(source, language, lines, text))
     made = _made(source, unit, request, answer, instruction)
-    if not answer.strip() and not asks_for_removal(instruction):
-        return replace(made, problems=("The answer is empty.",))
+    if problem := _what_is_missing(source, part, answer, instruction):
+        return replace(made, problems=(problem,))
     if made.problems:
         tries = (_made(source, unit, request, each, instruction) for each in reindented(source, part, answer))
         return next((each for each in tries if not each.problems), made)
     return made
+
+
+def _what_is_missing(source: SourceFile, part: Unit, answer: str, instruction: str) -> str:
+    """Return a sentence about an answer that ends before its part does; "" if it does not."""
+    if asks_for_removal(instruction):
+        return ""
+    if not answer.strip():
+        return "The answer is empty."
+    old = source.lines[part.first_line - 1 : part.last_line]
+    matcher = SequenceMatcher(None, old, split_lines(answer)[0], autojunk=False)
+    kind, first, _, _, _ = matcher.get_opcodes()[-1]
+    left_out = sum(bool(line.strip()) for line in old[first:]) if kind == "delete" else 0
+    return f"The answer leaves out the last {left_out} lines." if left_out >= LEFT_OUT_LINES else ""
 
 
 def _made(source: SourceFile, unit: Unit, request: Rewrite, answer: str, instruction: str) -> FileProposal:

@@ -58,7 +58,7 @@ def _as_unit(units: Sequence[Unit], part: Part) -> Unit:
 
 async def rank_parts(scorer: Scorer, messages: Sequence[Message], shown: Shown) -> list[Part]:
     """Return the parts that were shown, the likeliest first."""
-    labels = [f" {number}:" for number in range(1, len(shown.parts) + 1)]
+    labels = [f" {number}:\n" for number in range(1, len(shown.parts) + 1)]
     said = await scorer.score([*messages, begun_answer("Part")], labels)
     total = [score + WORDS_SHARE * nats for score, nats in zip(said, shown.nats, strict=True)]
     order = sorted(range(len(total)), key=lambda index: -total[index])
@@ -70,7 +70,7 @@ async def further_part(
 ) -> Part | None:
     """Return the part that must change too, or None. `answer` has the parts that were written so far."""
     left = [part for part in shown.parts if part not in written]
-    labels = [DONE, *(f"Part {shown.number(part)}:" for part in left)]
+    labels = [DONE, *(f"Part {shown.number(part)}:\n" for part in left)]
     said = await scorer.score([*messages, begun_answer(answer)], labels)
     best = max(range(len(said)), key=lambda index: said[index])
     return left[best - 1] if best else None
