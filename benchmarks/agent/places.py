@@ -194,7 +194,7 @@ async def measure(
 
 async def _in_archive(data: Path, task: dict[str, Any], find: Finder, is_verbose: bool) -> Verdict:
     with tempfile.TemporaryDirectory() as made:
-        folder = _unpacked(data / "archives" / f"{task['id']}.tar.gz", Path(made))
+        folder = unpacked(data / "archives" / f"{task['id']}.tar.gz", Path(made))
         verdict = await judge(task, folder, find)
     if is_verbose:
         ranks = f"file {verdict.file_rank:>3} unit {verdict.unit_rank:>3} {verdict.seconds:6.2f} s"
@@ -202,7 +202,7 @@ async def _in_archive(data: Path, task: dict[str, Any], find: Finder, is_verbose
     return verdict
 
 
-def _unpacked(file: Path, folder: Path) -> Path:
+def unpacked(file: Path, folder: Path) -> Path:
     with tarfile.open(file) as archive:
         archive.extractall(folder, filter="data")
     inside = list(folder.iterdir())

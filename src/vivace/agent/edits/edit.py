@@ -22,9 +22,8 @@ from vivace.agent.edit_events import (
 from vivace.agent.edits.apply.source import splice
 from vivace.agent.edits.check.stubs import LEFT, with_stubs
 from vivace.agent.edits.find.languages import PYTHON, language_for
-from vivace.agent.edits.find.parts import is_long
-from vivace.agent.edits.find.units import Unit, implementation_of
-from vivace.agent.edits.part_writing import rewrite_parts
+from vivace.agent.edits.find.units import Unit
+from vivace.agent.edits.part_writing import is_in_parts, rewrite_parts
 from vivace.agent.edits.plan.callers import callers_left_behind
 from vivace.agent.edits.plan.draft import Draft
 from vivace.agent.edits.plan.moving import moved
@@ -154,8 +153,7 @@ def _with_bytes(proposal: FileProposal, new_bytes: bytes) -> FileProposal:
 def _writing(
     model: Model, task: UnitTask, budget: Budget
 ) -> AsyncGenerator[UnitLocated | Writing | FileProposal]:
-    is_in_parts = is_long(implementation_of(task.source, task.unit), task.language, task.instruction)
-    return rewrite_parts(model, task, budget) if is_in_parts else rewrite_unit(model, task, budget)
+    return rewrite_parts(model, task, budget) if is_in_parts(task) else rewrite_unit(model, task, budget)
 
 
 def _known(step: Step, draft: Draft, unit: Unit, instruction: str) -> FileProposal:

@@ -13,18 +13,29 @@ from vivace.agent.edit_events import UnitLocated
 from vivace.agent.edits.find.evidence import nats_for_new
 from vivace.agent.edits.find.locate import locate_messages, place_for_new, shortlist
 from vivace.agent.edits.find.part_ranking import further_part, rank_parts, shown_parts
-from vivace.agent.edits.find.parts import Part, parts_of
+from vivace.agent.edits.find.parts import Part, is_long, parts_of
 from vivace.agent.edits.find.units import Unit, implementation_of
 from vivace.agent.edits.proposal import FileProposal
-from vivace.agent.edits.rewriting import UnitTask, Writing, is_usable, rewrite_unit
+from vivace.agent.edits.rewriting import UnitTask, Writing, is_usable, rewrite_unit, unit_request
 from vivace.agent.edits.write.part import PartsRequest, parts_request
 from vivace.agent.effort import BUDGETS, Budget
 from vivace.agent.model import Model
+from vivace.agent.prompting import Message
 from vivace.errors import EditRejected
 
 MOST_WRITTEN = 3  # parts of one unit that one edit changes
 
 Steps = AsyncGenerator[UnitLocated | Writing | FileProposal]
+
+
+def is_in_parts(task: UnitTask) -> bool:
+    """Return whether a unit is too long to be written whole."""
+    return is_long(implementation_of(task.source, task.unit), task.language, task.instruction)
+
+
+def first_messages(task: UnitTask) -> list[Message]:
+    """Return what the model reads of a unit before it writes, without the beginning of its answer."""
+    return _asked(task).messages if is_in_parts(task) else unit_request(task).messages[:-1]
 
 
 async def rewrite_parts(model: Model, task: UnitTask, budget: Budget) -> Steps:

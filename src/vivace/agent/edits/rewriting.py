@@ -60,7 +60,7 @@ async def rewrite_unit(
 
     `request`: what the model is asked, where that is not the whole unit.
     """
-    request = request or _request(task)
+    request = request or unit_request(task)
     first = ""
     async for event in _stream(model, task, request):
         first += event.delta
@@ -76,7 +76,7 @@ async def rewrite_unit(
     yield proposal
 
 
-def _request(task: UnitTask) -> Rewrite:
+def unit_request(task: UnitTask) -> Rewrite:
     """Return the request for the whole unit; overload signatures above it stay as they are."""
     written = implementation_of(task.source, task.unit)
     request = rewrite_request(

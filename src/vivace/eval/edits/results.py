@@ -34,6 +34,7 @@ class Answer(msgspec.Struct, frozen=True, tag="answer"):
     outside_unit_lines: int = 0
     lines_changed: int = 0
     at_once: int = 1  # tasks that ran beside each other
+    has_long_unit: bool = False  # of more lines than are written whole
 
     @property
     def key(self) -> Key:

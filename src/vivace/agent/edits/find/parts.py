@@ -19,9 +19,9 @@ from vivace.agent.edits.find.units import Unit, indent_of
 
 LONG_LINES = 60  # a unit of more is not written whole
 WHOLE_LINES = 150  # not even where all of it is meant: "everywhere"
-USUAL_LINES = 12  # of a part
+USUAL_LINES = 8  # of a part
 MOST_LINES = 30
-WORTH_OF_LINES = 6.0  # lines off the usual count that cost as much as one level of depth
+WORTH_OF_LINES = 5.0  # lines off the usual count that cost as much as one level of depth
 TEXT_COST = 4.0  # a cut inside a docstring or a comment
 BODY_COST = 2.0  # between what opens a block and the block, or between a block and what closes it
 CLAUSE_COST = 0.5  # before `else` and its like
