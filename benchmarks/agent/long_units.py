@@ -238,7 +238,10 @@ async def measure(cases: Sequence[Case], args: argparse.Namespace) -> list[Recor
             record = await by_model(model, case, args.effort, is_whole=args.whole)
             records.append(record)
             keep(args.records, record)
-            print(f"{record.seconds:6.1f} s {record.output_tokens:>5} {record.outcome[:40]:<41} {case.name}")
+            print(
+                f"{record.seconds:6.1f} s {record.output_tokens:>5} {record.outcome[:40]:<41} {case.name}",
+                flush=True,
+            )
     return records
 
 

@@ -137,7 +137,7 @@ async def _compare(
     if runs_examples and (not choice.examples or choice.held < choice.examples):
         held = await try_examples(best)
     undefined = await _undefined(task, best)
-    complaint = what_is_wrong(best) or held.complaint or what_is_undefined(undefined)
+    complaint = what_is_wrong(best, request.part) or held.complaint or what_is_undefined(undefined)
     if budget.repairs and complaint:
         yield RepairStarted(complaint)
         repair = Repair(request, texts.get(best.new_bytes, first), partial(_proposal, task, request))
