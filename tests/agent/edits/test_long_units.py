@@ -27,6 +27,7 @@ from vivace.agent.edits.proposal import Accept, AcceptHunks
 from vivace.agent.edits.scope import read_scope
 from vivace.agent.effort import Effort
 from vivace.agent.model import Model
+from vivace.agent.prompting import Message
 from vivace.client.responses import ResponsesClient
 from vivace.client.warm import ServerAddress
 from vivace.config import Settings
@@ -71,12 +72,13 @@ class Desk:
         target: str = ":f",
         effort: Effort = "low",
         step_ms: float = 0.0,
+        kind: type[Model] = Model,
     ) -> object:
         model = script(self._folder, replies={"": answer}, context_tokens=60_000, step_ms=step_ms)
         scope = read_scope(parse_target(f"{self.file}{target}"), to_write=True)
         task = EditTask((scope,), instruction, "ask", effort)
         async with asyncio.timeout(HANG_S):
-            return await run_edit(task, Model(self._client, model), presenter, self.journal)
+            return await run_edit(task, kind(self._client, model), presenter, self.journal)
 
 
 @pytest.fixture
@@ -166,19 +168,34 @@ async def test_an_answer_that_does_not_parse_is_refused(desk: Desk) -> None:
     assert desk.file.read_text() == LONG
 
 
-async def test_other_answers_are_compared_after_the_parts(desk: Desk) -> None:
-    """At medium, where the likeliest parts bring nothing, other answers for the best part are tried."""
+async def test_other_answers_are_compared_for_a_broken_part(desk: Desk) -> None:
+    """At medium, an answer that does not parse is compared with others for the same part."""
     presenter = Recorder(Accept())
     with pytest.raises(EditRejected):
         await desk.edit(presenter, desk.answer((OLD, "log(a, 11")), effort="medium")
-    parts = [event.unit for event in presenter.events if isinstance(event, UnitLocated)][1:]
-    assert [part.first_line for part in parts] == [
-        parts[0].first_line,
-        parts[1].first_line,
-        parts[0].first_line,
-    ]
-    assert parts[0].first_line != parts[1].first_line
-    assert any(isinstance(event, AnswersCompared) for event in presenter.events)
+    kinds = [type(event) for event in presenter.events if isinstance(event, UnitLocated | AnswersCompared)]
+    assert kinds[:3] == [UnitLocated, UnitLocated, AnswersCompared]
+
+
+class Undecided(Model):
+    """A model to which all candidates are alike."""
+
+    async def score(self, messages: list[Message], candidates: list[str]) -> list[float]:
+        del messages
+        return [0.0] * len(candidates)
+
+
+async def test_an_unchanged_part_is_followed_by_the_next_best(
+    client: ResponsesClient, tmp_path: Path
+) -> None:
+    """At medium, where the likeliest part comes back as it was, the next best one is written."""
+    desk = Desk(client, tmp_path)
+    texts = desk.parts
+    same = f"Part 1:\n```python\n{texts[0]}```\n\nDone."  # for another part it is a change
+    presenter = Recorder(Accept())
+    await desk.edit(presenter, same, effort="medium", kind=Undecided)
+    first, second = [event.unit for event in presenter.events if isinstance(event, UnitLocated)][1:3]
+    assert (first.first_line, second.first_line) == (1, 1 + texts[0].count("\n"))
 
 
 async def test_a_part_is_removed_if_that_is_asked(desk: Desk) -> None:

@@ -59,18 +59,19 @@ async def _write_parts(model: Model, task: UnitTask, budget: Budget) -> Steps:
     """Write the likeliest part that brings anything, then those that must change with it."""
     work = _Work(model, task)
     likeliest = (await rank_parts(model, work.asked.messages, work.asked.shown))[: budget.parts]
-    first_budget = budget if budget.always_compares else BUDGETS["low"]
-    tries = [(part, BUDGETS["low"] if number else first_budget) for number, part in enumerate(likeliest)]
-    if budget.other_answers and not budget.always_compares:
-        tries.append((likeliest[0], budget))  # nothing else has brought anything
-    for part, budget_of_part in tries:
-        async with aclosing(work.write(part, budget_of_part)) as events:
+    tries = [(part, BUDGETS["low"] if number else budget, True) for number, part in enumerate(likeliest)]
+    if budget.other_answers:
+        tries.append((likeliest[0], budget, False))
+    for part, budget_of_part, may_stay in tries:
+        if not may_stay and work.is_broken:  # other answers were compared already
+            break
+        async with aclosing(work.write(part, budget_of_part, may_stay=may_stay)) as events:
             async for event in events:
                 yield event
         if not work.is_open:
             break
     while further := await work.further():
-        async with aclosing(work.write(further, BUDGETS["low"])) as events:
+        async with aclosing(work.write(further, BUDGETS["low"], may_stay=True)) as events:
             async for event in events:
                 yield event
     yield work.result()
@@ -88,13 +89,22 @@ class _Work:
         self.is_open = True  # nothing that is worth keeping was written yet
         self._brings_more = True  # the last part that was written
 
-    async def write(self, part: Part, budget: Budget) -> Steps:
-        """Write one part, in the file as the parts before it leave it."""
+    @property
+    def is_broken(self) -> bool:
+        """Return whether the best answer so far has problems, and does not only change nothing."""
+        return self._proposal is not None and bool(self._proposal.problems)
+
+    async def write(self, part: Part, budget: Budget, *, may_stay: bool) -> Steps:
+        """Write one part, in the file as the parts before it leave it.
+
+        `may_stay`: an answer that changes nothing is taken as one, since another part may be meant.
+        """
         request = self.asked.rewrite(part, self._task.instruction, self._written)
         assert request.part is not None
         yield UnitLocated(self._task.source, request.part, was_ranked=True)
+        task = replace(self._task, may_stay=may_stay or self._task.may_stay)
         try:
-            async with aclosing(rewrite_unit(self._model, self._task, budget, request)) as events:
+            async with aclosing(rewrite_unit(self._model, task, budget, request)) as events:
                 async for event in events:
                     if isinstance(event, FileProposal):
                         self._take(part, event)

@@ -16,6 +16,7 @@ from vivace.agent.prompting import Message, begun_answer
 
 MOST_SHOWN_LINES = 150  # of a longer unit only the parts that share most words with the instruction
 WORDS_SHARE = 0.5  # of the nats that words say for a whole unit
+NEAR_NATS = 4.0  # a part that is further behind the best one is not tried after it
 DONE = "Done."
 
 
@@ -57,12 +58,12 @@ def _as_unit(units: Sequence[Unit], part: Part) -> Unit:
 
 
 async def rank_parts(scorer: Scorer, messages: Sequence[Message], shown: Shown) -> list[Part]:
-    """Return the parts that were shown, the likeliest first."""
+    """Return the parts that were shown and may be meant, the likeliest first."""
     labels = [f" {number}:\n" for number in range(1, len(shown.parts) + 1)]
     said = await scorer.score([*messages, begun_answer("Part")], labels)
     total = [score + WORDS_SHARE * nats for score, nats in zip(said, shown.nats, strict=True)]
     order = sorted(range(len(total)), key=lambda index: -total[index])
-    return [shown.parts[index] for index in order]
+    return [shown.parts[index] for index in order if total[index] >= total[order[0]] - NEAR_NATS]
 
 
 async def further_part(
