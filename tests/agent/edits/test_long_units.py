@@ -218,14 +218,17 @@ async def test_line_ends_and_tabs_are_kept(client: ResponsesClient, tmp_path: Pa
     assert desk.file.read_bytes().decode() == text.replace(OLD, NEW)
 
 
-async def test_a_new_method_of_a_long_class_is_written_alone(client: ResponsesClient, tmp_path: Path) -> None:
+@pytest.mark.parametrize("instruction", ["add a method size", "add a `__len__`"])
+async def test_a_new_method_of_a_long_class_is_written_alone(
+    client: ResponsesClient, tmp_path: Path, instruction: str
+) -> None:
     """Asked for a new method, a class of 100 lines costs the method, which stands among the others."""
     method = "    def m{0}(self):\n        self.n = {0}\n        return {0}\n\n"
     text = "class A:\n" + "".join(method.format(n) for n in range(25)).rstrip("\n") + "\n"
     desk = Desk(client, tmp_path, text)
     presenter = Recorder(Accept())
     answer = "```python\n    def size(self):\n        return self.n\n```"
-    await desk.edit(presenter, answer, instruction="add a method size", target=":A")
+    await desk.edit(presenter, answer, instruction, target=":A")
     assert "    def size(self):\n        return self.n\n" in desk.file.read_text()
     assert len(written(presenter)) < 60
     assert all(method.format(n).strip() in desk.file.read_text() for n in range(25))

@@ -5,12 +5,13 @@ through `rewriting`, as a unit does. Does not own the prompt (`write.part`), nor
 (`find.part_ranking`).
 """
 
+import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 
 from vivace.agent.edit_events import UnitLocated
-from vivace.agent.edits.find.evidence import nats_for_new
+from vivace.agent.edits.find.evidence import may_add, nats_for_new
 from vivace.agent.edits.find.locate import locate_messages, place_for_new, shortlist
 from vivace.agent.edits.find.part_ranking import further_part, rank_parts, shown_parts
 from vivace.agent.edits.find.parts import Part, is_long, parts_of
@@ -24,6 +25,7 @@ from vivace.agent.prompting import Message
 from vivace.errors import EditRejected
 
 MOST_WRITTEN = 3  # parts of one unit that one edit changes
+_SPECIAL = re.compile(r"(?<!\w)__[a-z]+__(?!\w)")
 
 Steps = AsyncGenerator[UnitLocated | Writing | FileProposal]
 
@@ -162,7 +164,7 @@ def _asked(task: UnitTask) -> PartsRequest:
 
 async def _place_for_new_member(model: Model, task: UnitTask) -> Unit | None:
     """Return where a new method goes, if the instruction asks a class for one: it alone is written."""
-    if task.unit.kind != "class" or not nats_for_new(task.instruction):
+    if task.unit.kind != "class" or not _asks_for_member(task):
         return None
     members = [each for each in task.units if each.parent == task.unit.qualified_name]
     if not members:
@@ -170,3 +172,12 @@ async def _place_for_new_member(model: Model, task: UnitTask) -> Unit | None:
     short = shortlist(task.source, members, task.instruction)
     messages = locate_messages(task.source, short, task.instruction)
     return await place_for_new(model, messages, short, task.instruction)
+
+
+def _asks_for_member(task: UnitTask) -> bool:
+    """Return whether a method is asked for, by that word or by the name of a special one that is missing."""
+    if nats_for_new(task.instruction):
+        return True
+    names = {each.name for each in task.units if each.parent == task.unit.qualified_name}
+    special = set(_SPECIAL.findall(task.instruction))
+    return may_add(task.instruction) and bool(special) and not special & names
