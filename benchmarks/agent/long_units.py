@@ -1,12 +1,14 @@
 """Long units, written part by part: is the right part chosen, and how many tokens does a changed line cost?
 
-    .venv/bin/python benchmarks/agent/long_units.py FILE [FOLDER] [--model NAME] [--whole] [--records FILE]
+    .venv/bin/python benchmarks/agent/long_units.py FILE [FOLDER] [--model NAME | --tokenizer FILE] [--whole]
 
 FILE has real commits of one file (`commit_edits.jsonl`). FOLDER holds `tasks.jsonl` and `archives/ID.tar.gz`,
 as for places.py. A case is a unit of more than 60 lines that a commit or a reference patch changes; it is
 named, so that only the part is chosen. A part is right if the patch changes lines of it. Without --model the
-choice by words alone is judged. With it the warm server chooses and writes; --whole writes the unit as one
-piece, as before. Records are kept, and a case that has one is not run again: stop it (--minutes) and go on.
+choice by words alone is judged; with --tokenizer FILE (a .gguf) it is counted what the units and the right
+parts cost a line that the patch changes. With --model the warm server chooses and writes; --whole writes the
+unit as one piece, as before. Records are kept, and a case that has one is not run again: stop it (--minutes)
+and go on.
 """
 
 import argparse
@@ -19,6 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import aclosing
 from difflib import SequenceMatcher
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import msgspec
@@ -42,8 +45,9 @@ from vivace.client.warm import ensure_server
 from vivace.config import load_settings
 from vivace.errors import EditRejected
 from vivace.eval.edits.changes import lines_changed
+from vivace.models.tokenizer import Tokenizer, load_tokenizer
 
-Change = tuple[int, int]  # first and last old line; of an insertion, the lines around it
+Change = tuple[int, int, int]  # first and last old line (last < first: inserted before first), lines changed
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -93,10 +97,11 @@ def cases_of(name: str, path: str, before: str, after: str, instruction: str) ->
     source = source_from_bytes(Path(path).relative_to(Path(path).parent), before.encode())
     units = list_units(source, language_for(source.path))
     found: dict[Unit, list[Change]] = {}
-    for first, last in _changes(before, after):
-        around = [unit for unit in units if unit.first_line <= first and last <= unit.last_line]
+    for first, last, count in _changes(before, after):
+        rows = (min(first, last), max(first, last))
+        around = [unit for unit in units if unit.first_line <= rows[0] and rows[1] <= unit.last_line]
         if smallest := min(around, key=lambda unit: unit.last_line - unit.first_line, default=None):
-            found.setdefault(smallest, []).append((first, last))
+            found.setdefault(smallest, []).append((first, last, count))
     for unit, changes in found.items():
         if unit.last_line - unit.first_line >= LONG_LINES:
             key = f"{name} {unit.qualified_name}"
@@ -106,17 +111,19 @@ def cases_of(name: str, path: str, before: str, after: str, instruction: str) ->
 
 def _changes(before: str, after: str) -> Iterator[Change]:
     matcher = SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False)
-    for kind, first, last, _, _ in matcher.get_opcodes():
+    for kind, first, last, new_first, new_last in matcher.get_opcodes():
+        lines = last - first + new_last - new_first
         if kind != "equal":
-            yield (first + 1, last) if last > first else (first, first + 1)
+            yield first + 1, last, lines
 
 
 def all_cases(commits: Path, tasks: Path | None) -> Iterator[Case]:
     for line in commits.read_text().splitlines():
         row = json.loads(line)
         yield from cases_of(row["commit"], row["path"], row["before"], row["after"], row["instruction"])
-    for task in tasks_in(tasks, None, None) if tasks else ():
-        yield from _cases_of_task(tasks, task)
+    if tasks:
+        for task in tasks_in(tasks, None, None):
+            yield from _cases_of_task(tasks, task)
 
 
 def _cases_of_task(tasks: Path, task: dict[str, Any]) -> Iterator[Case]:
@@ -157,7 +164,39 @@ def by_words(case: Case) -> Record:
 
 
 def _is_changed(part: Part, changes: Iterable[Change]) -> bool:
-    return any(part.first_line <= last and first <= part.last_line for first, last in changes)
+    """Return whether lines of a part change, or are inserted in it or at its edges."""
+    return any(
+        part.first_line <= max(first, last) and min(first, last) <= part.last_line
+        for first, last, _ in changes
+    )
+
+
+def needed_parts(cut: Sequence[Part], changes: Iterable[Change]) -> set[Part]:
+    """Return the parts that must be written: all that lose lines, and one for each insertion."""
+    needed: set[Part] = set()
+    for change in sorted(changes, key=lambda change: change[1] < change[0]):
+        touched = [part for part in cut if _is_changed(part, [change])]
+        if change[0] <= change[1]:
+            needed.update(touched)
+        elif not needed & set(touched):
+            needed.add(touched[0])
+    return needed
+
+
+def report_costs(cases: Sequence[Case], tokenizer: Tokenizer) -> None:
+    """Say what a line that the patches change costs, if the right text is written."""
+    whole, parts, lines = [], [], []
+    for case in cases:
+        source, _, unit = opened(case)
+        cut = parts_of(source, language_for(source.path), implementation_of(source, unit))
+        needed = needed_parts(cut, case.changes)
+        whole.append(len(tokenizer.encode(source.text_of(unit.first_line, unit.last_line))))
+        texts = [source.text_of(part.first_line, part.last_line) for part in needed]
+        parts.append(sum(len(tokenizer.encode(text)) for text in texts))
+        lines.append(sum(count for _, _, count in case.changes))
+    for what, tokens in (("whole unit", whole), ("right parts", parts)):
+        each = median(one / count for one, count in zip(tokens, lines, strict=True))
+        print(f"{what:<12}{sum(tokens) / sum(lines):>8.1f} tokens per changed line, median {each:.1f}")
 
 
 async def by_model(model: Recording, case: Case, effort: Effort, *, is_whole: bool) -> Record:
@@ -250,12 +289,15 @@ def main() -> None:
     parser.add_argument("commits", type=Path)
     parser.add_argument("tasks", type=Path, nargs="?")
     parser.add_argument("--model")
+    parser.add_argument("--tokenizer", type=Path)
     parser.add_argument("--whole", action="store_true")
     parser.add_argument("--effort", choices=tuple(BUDGETS), default="medium")
     parser.add_argument("--records", type=Path, default=Path("long_units.jsonl"))
     parser.add_argument("--minutes", type=float, default=60.0)
     args = parser.parse_args()
     cases = sorted(all_cases(args.commits, args.tasks), key=lambda case: case.last_line - case.first_line)
+    if args.tokenizer:
+        report_costs(cases, load_tokenizer("", args.tokenizer))
     if args.model is None:
         report([by_words(case) for case in cases])
     else:
