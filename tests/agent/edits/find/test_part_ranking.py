@@ -109,3 +109,16 @@ def test_the_first_part_is_opened_up_to_the_name() -> None:
     asked = parts_request(task.source, [], task.unit, shown, "x")
     assert asked.rewrite(shown.parts[0], "x").opening == "def f"
     assert asked.rewrite(shown.parts[1], "x").opening == ""
+
+
+def test_words_are_changed_only_where_they_are_meant() -> None:
+    """A docstring that shares all words with the instruction is no part, unless it is about docstrings."""
+    doc = '    """Log the number twice.\n\n' + "    More about it.\n" * 12 + '    """\n'
+    plain = task_of(30)
+    text = plain.source.text.replace("def f(a):\n", f"def f(\n    a,\n    b=0,\n    c=0,\n):\n{doc}")
+    source, units = source_of("a.py", text), units_of("a.py", text)
+    for instruction, is_meant in (("log the number twice", False), ("fix the docstring: number", True)):
+        cut = parts_of(source, PYTHON, units[0])
+        shown = shown_parts(source, units, cut, instruction)
+        best = max(zip(shown.nats, shown.parts, strict=True), key=lambda pair: pair[0])[1]
+        assert best.is_words == is_meant

@@ -128,3 +128,15 @@ def test_what_is_long() -> None:
     assert not is_long(longer, PYTHON, "use double quotes everywhere")
     assert is_long(Unit("class", "A", "A", 1, 400), PYTHON, "use double quotes everywhere")
     assert not is_long(Unit("file", "a.py", "a.py", 1, 100), PYTHON, "x")
+
+
+def test_a_docstring_is_no_part_to_change() -> None:
+    """Signature, docstring and code are parts of their own; those of words alone are known."""
+    doc = '    """Do it.\n\n' + "".join(f"    :param p{n}: number {n}\n" for n in range(12)) + '    """\n'
+    text = "def f(\n    a,\n    b,\n):\n" + doc + "    # why\n" + long_text("a.py", 30).split("\n", 1)[1]
+    source, (unit,) = source_of("a.py", text), units_of("a.py", text)
+    parts = parts_of(source, PYTHON, unit)
+    texts = [source.text_of(part.first_line, part.last_line) for part in parts]
+    words = [part_text for part, part_text in zip(parts, texts, strict=True) if part.is_words]
+    assert "".join(words).strip() == doc.strip()
+    assert texts[0] == "def f(\n    a,\n    b,\n):\n"

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vivace.agent.edits.apply.source import SourceFile
+from vivace.agent.edits.check.substance import is_about_words
 from vivace.agent.edits.find.locate import Scorer
 from vivace.agent.edits.find.parts import Part
 from vivace.agent.edits.find.units import Unit
@@ -16,6 +17,7 @@ from vivace.agent.prompting import Message, begun_answer
 
 MOST_SHOWN_LINES = 150  # of a longer unit only the parts that share most words with the instruction
 WORDS_SHARE = 0.5  # of the nats that words say for a whole unit
+WORDS_ALONE_NATS = 40.0  # what speaks against a part of comments, unless words are to be changed
 NEAR_NATS = 4.0  # a part that is further behind the best one is not tried after it
 DONE = "Done."
 
@@ -26,7 +28,6 @@ class Shown:
 
     parts: tuple[Part, ...]
     nats: tuple[float, ...]
-    is_all: bool
 
     def number(self, part: Part) -> int:
         return self.parts.index(part) + 1
@@ -42,12 +43,10 @@ def shown_parts(source: SourceFile, units: Sequence[Unit], parts: Sequence[Part]
         if kept and lines > MOST_SHOWN_LINES:
             break
         kept.add(index)
+    if not is_about_words(instruction):  # to change these alone would be no answer
+        worth = [nats - WORDS_ALONE_NATS * part.is_words for nats, part in zip(worth, parts, strict=True)]
     chosen = sorted(kept)
-    return Shown(
-        tuple(parts[index] for index in chosen),
-        tuple(worth[index] for index in chosen),
-        len(chosen) == len(parts),
-    )
+    return Shown(tuple(parts[index] for index in chosen), tuple(worth[index] for index in chosen))
 
 
 def _as_unit(units: Sequence[Unit], part: Part) -> Unit:

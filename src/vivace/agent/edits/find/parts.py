@@ -13,6 +13,7 @@ from itertools import pairwise
 from tree_sitter import Node
 
 from vivace.agent.edits.apply.source import SourceFile
+from vivace.agent.edits.check.substance import is_docstring
 from vivace.agent.edits.find.evidence import nats_for_file
 from vivace.agent.edits.find.languages import Language
 from vivace.agent.edits.find.units import Unit, indent_of
@@ -23,6 +24,7 @@ USUAL_LINES = 8  # of a part
 MOST_LINES = 30
 WORTH_OF_LINES = 5.0  # lines off the usual count that cost as much as one level of depth
 TEXT_COST = 4.0  # a cut inside a docstring or a comment
+LIST_COST = 3.0  # a cut inside a list of parameters
 BODY_COST = 2.0  # between what opens a block and the block, or between a block and what closes it
 CLAUSE_COST = 0.5  # before `else` and its like
 ATTACHED_COST = 1.5  # below a comment or a decorator
@@ -30,6 +32,7 @@ BLANK_GAIN = 0.5  # behind an empty line
 _CLAUSE = re.compile(r"\s*\}?\s*(?:else|elif|except|finally|catch|case|default|when)\b")
 _CLOSING = re.compile(r"\s*(?:[}\])]|(?:end|fi|done|esac)\b)")
 _ATTACHED = re.compile(r"\s*(?:#|//|/\*|\*|@|--)")
+_QUOTES = re.compile(r"\s*[rR]?(?:\"{3}|'{3})")  # a docstring may be a part of its own
 _TEXT = ("string", "comment", "heredoc", "template")
 
 
@@ -37,6 +40,7 @@ _TEXT = ("string", "comment", "heredoc", "template")
 class Part:
     first_line: int  # 1-based
     last_line: int  # inclusive
+    is_words: bool = False  # nothing but lines of a docstring or of comments
 
     @property
     def lines(self) -> int:
@@ -53,7 +57,7 @@ def is_long(unit: Unit, language: Language | None, instruction: str) -> bool:
 
 def parts_of(source: SourceFile, language: Language | None, unit: Unit) -> list[Part]:
     """Return the parts of a unit, in order; at least one."""
-    costs = _cut_costs(source, language, unit)
+    costs, is_words = _cut_costs(source, language, unit)
     total = len(costs)
     best, begins = [0.0] * (total + 1), [0] * (total + 1)
     for end in range(1, total + 1):
@@ -66,39 +70,54 @@ def parts_of(source: SourceFile, language: Language | None, unit: Unit) -> list[
         cuts.append(begins[cuts[-1]])
     cuts.reverse()
     first = unit.first_line
-    return [Part(first + start, first + end - 1) for start, end in pairwise(cuts)]
+    return [Part(first + start, first + end - 1, all(is_words[start:end])) for start, end in pairwise(cuts)]
 
 
 def _price(lines: int) -> float:
     return ((lines - USUAL_LINES) / WORTH_OF_LINES) ** 2
 
 
-def _cut_costs(source: SourceFile, language: Language | None, unit: Unit) -> list[float]:
-    """Return what a cut before each line of the unit costs; nothing before the first."""
+def _cut_costs(source: SourceFile, language: Language | None, unit: Unit) -> tuple[list[float], list[bool]]:
+    """Return what a cut before each line of the unit costs, and which lines are words."""
     lines = source.lines[unit.first_line - 1 : unit.last_line]
-    depths = _depths_by_tree(source, language, unit) if language else [0.0] * len(lines)
+    depths, is_words = [0.0] * len(lines), [not line.strip() for line in lines]
+    if language is not None:
+        _read_tree(language.parse(source.text).root_node, unit, depths, is_words)
     least = min(depths[1:], default=0.0)
     costs = [depth - least + _cost_of_look(lines, at) for at, depth in enumerate(depths)]
-    return [0.0, *costs[1:]]
+    return [0.0, *costs[1:]], is_words
 
 
-def _depths_by_tree(source: SourceFile, language: Language, unit: Unit) -> list[float]:
-    """Return for each line how many nodes of different rows hold both it and the line above."""
+def _read_tree(root: Node, unit: Unit, depths: list[float], is_words: list[bool]) -> None:
+    """Count for each line the nodes of different rows that hold both it and the line above; mark words."""
     first, last = unit.first_line - 1, unit.last_line - 1  # rows
-    depths = [0.0] * (last - first + 1)
-    pending: list[tuple[Node, tuple[int, int]]] = [(language.parse(source.text).root_node, (-1, -1))]
+    pending: list[tuple[Node, tuple[int, int]]] = [(root, (-1, -1))]
     while pending:
         node, around = pending.pop()
         rows = (node.start_point.row, _last_row(node))
-        if rows[0] == rows[1] or rows[1] < first or rows[0] > last:
+        if rows[1] < first or rows[0] > last:
             continue
         is_text = any(word in node.type for word in _TEXT)
+        if "comment" in node.type or is_docstring(node):
+            for row in range(max(rows[0], first), min(rows[1], last) + 1):
+                is_words[row - first] = row > rows[0] or _begins_its_line(node)
+        if rows[0] == rows[1]:
+            pending += [(child, rows) for child in node.children if "comment" in child.type]
+            continue
         if rows != around or is_text:
+            cost = TEXT_COST if is_text else LIST_COST if "parameters" in node.type else 1.0
             for row in range(max(rows[0] + 1, first), min(rows[1], last) + 1):
-                depths[row - first] += TEXT_COST if is_text else 1.0
+                depths[row - first] += cost
         if not is_text:
             pending += [(child, rows) for child in node.children]
-    return depths
+
+
+def _begins_its_line(node: Node) -> bool:
+    above = node.prev_sibling
+    while above is None and node.parent is not None and node.parent.start_byte == node.start_byte:
+        node = node.parent
+        above = node.prev_sibling
+    return above is None or above.end_point.row < node.start_point.row
 
 
 def _last_row(node: Node) -> int:
@@ -115,7 +134,7 @@ def _cost_of_look(lines: Sequence[str], at: int) -> float:
         return BODY_COST
     cost = -BLANK_GAIN if not above.strip() else 0.0
     shown = next((each for each in reversed(lines[:at]) if each.strip()), "")
-    if len(indent_of(line)) > len(indent_of(shown)):
+    if len(indent_of(line)) > len(indent_of(shown)) and not _QUOTES.match(line):
         cost += BODY_COST
     if _CLOSING.match(line):
         cost += BODY_COST
