@@ -246,6 +246,8 @@ async def test_overload_signatures_are_not_written_again(client: ResponsesClient
     answer = "```python\ndef f(a, *, deep=False):\n    return a\n```"
     await desk.edit(presenter, answer)
     assert "overload" not in written(presenter)
+    located = next(event.unit for event in presenter.events if isinstance(event, UnitLocated))
+    assert located.lines_text == "6-7", "the implementation's"
     assert desk.file.read_text() == head + STUBS.replace(") ->", ", *, deep=...) ->") + answer[10:-3]
 
 

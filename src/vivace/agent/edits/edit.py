@@ -22,7 +22,7 @@ from vivace.agent.edit_events import (
 from vivace.agent.edits.apply.source import splice
 from vivace.agent.edits.check.stubs import LEFT, with_stubs
 from vivace.agent.edits.find.languages import PYTHON, language_for
-from vivace.agent.edits.find.units import Unit
+from vivace.agent.edits.find.units import Unit, implementation_of
 from vivace.agent.edits.part_writing import is_in_parts, rewrite_parts
 from vivace.agent.edits.plan.callers import callers_left_behind
 from vivace.agent.edits.plan.draft import Draft
@@ -106,7 +106,8 @@ async def _carry_out(
     draft.open(scope.source, scope.units)
     is_alone = step_count == 1
     unit = draft.moved(path, step.unit)
-    yield UnitLocated(draft.source(path), unit, was_ranked=step.was_ranked)
+    written = implementation_of(draft.source(path), unit)
+    yield UnitLocated(draft.source(path), written, was_ranked=step.was_ranked)
     if step.new_text is not None and is_usable(known := _known(step, draft, unit, instruction)):
         draft.take(step.unit, known)
         return
