@@ -65,6 +65,14 @@ def test_lines_below_that_come_again_are_dropped(more: str) -> None:
     assert text_of(proposed(NEW + more)) == WHOLE
 
 
+def test_lines_below_an_empty_line_are_dropped_too() -> None:
+    """The empty line at the end of a part stays, and what comes again below it goes."""
+    text = TEXT.replace("    print(total)\n", "\n    print(total)\n")
+    whole = WHOLE.replace("    print(total)\n", "\n    print(total)\n")
+    answer = NEW + "\n    print(total)\n    print(count)\n"
+    assert text_of(proposed(answer, 4, 8, text=text)) == whole
+
+
 def test_lines_above_that_come_again_are_dropped() -> None:
     """The same for what stands above."""
     assert text_of(proposed("    total = 0\n    count = 0\n" + NEW)) == WHOLE

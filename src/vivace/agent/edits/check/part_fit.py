@@ -23,13 +23,20 @@ TELLING_CHARS = 3  # letters and digits of a line that says something
 
 def without_neighbours(source: SourceFile, part: Unit, text: str) -> str:
     """Return the text without lines at its edges that stand above or below the part already."""
-    lines = list(split_lines(text)[0])
-    old = source.lines[part.first_line - 1 : part.last_line]
+    body, tail = _without_tail(split_lines(text)[0])
+    old, _ = _without_tail(source.lines[part.first_line - 1 : part.last_line])
     below = source.lines[part.last_line :]
     above = source.lines[: part.first_line - 1]
-    kept = len(lines) - _repeated(lines[::-1], old[::-1], below)
-    first = _repeated(lines[:kept], old, above[::-1])
-    return "".join(f"{line}\n" for line in lines[first:kept])
+    if count := _repeated(body[::-1], old[::-1], below):
+        body, _ = _without_tail(body[: len(body) - count])
+    body = body[_repeated(body, old, above[::-1]) :]
+    return "".join(f"{line}\n" for line in [*body, *tail])
+
+
+def _without_tail(lines: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the lines, and the blank ones at their end apart."""
+    end = next((n for n in range(len(lines), 0, -1) if lines[n - 1].strip()), 0)
+    return list(lines[:end]), list(lines[end:])
 
 
 def _repeated(lines: Sequence[str], old: Sequence[str], around: Sequence[str]) -> int:

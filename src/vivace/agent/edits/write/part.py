@@ -18,7 +18,7 @@ from vivace.agent.edits.write.rewrite import CHARS_PER_TOKEN, Replaced, Rewrite,
 from vivace.agent.memory.recall import NOTHING, Recalled
 from vivace.agent.prompting import Message, begun_answer, read_prompt, user
 
-SPARE_TOKENS = 400  # what an answer may have beyond the part that it replaces
+SPARE_TOKENS = 300  # what an answer may have beyond the part that it replaces
 TELLING_CHARS = 12  # letters and digits of a line by which the end of an answer is known
 
 
