@@ -27,7 +27,7 @@ from typing import Any
 import msgspec
 
 from places import is_held_out, tasks_in, unpacked
-from vivace.agent.edit_events import UnitLocated
+from vivace.agent.edit_events import DiffGrew, UnitLocated
 from vivace.agent.edits.apply.source import SourceFile, source_from_bytes
 from vivace.agent.edits.find.languages import language_for
 from vivace.agent.edits.find.outline import list_units
@@ -69,6 +69,7 @@ class Record(msgspec.Struct, frozen=True):
     words: list[float]  # nats of each
     scores: list[list[float]] = []  # of each turn that scored
     written: list[int] = []  # first lines of what was written, in order
+    answers: list[str] = []  # as the model wrote them, each behind its opening
     outcome: str = ""  # usable, unchanged, or a problem
     output_tokens: int = 0
     prefilled_tokens: int = 0
@@ -205,7 +206,7 @@ async def by_model(model: Recording, case: Case, effort: Effort, *, is_whole: bo
     task = UnitTask(source, language_for(source.path), units, unit, case.instruction)
     known = by_words(case)
     turns, model.scores = len(model.waterfalls), []
-    written: list[int] = []
+    written, answers = list[int](), list[str]()
     outcome, changed = "", 0
     began_s = time.perf_counter()
     steps = (rewrite_unit if is_whole else rewrite_parts)(model, task, BUDGETS[effort])
@@ -214,6 +215,9 @@ async def by_model(model: Recording, case: Case, effort: Effort, *, is_whole: bo
             async for event in events:
                 if isinstance(event, UnitLocated):
                     written.append(event.unit.first_line)
+                    answers.append("")
+                elif isinstance(event, DiffGrew):
+                    answers[-1:] = ["".join([*answers[-1:], event.delta])]
                 elif isinstance(event, FileProposal):
                     after = source.with_bytes(event.new_bytes).text
                     changed = lines_changed(source.text, after)
@@ -226,6 +230,7 @@ async def by_model(model: Recording, case: Case, effort: Effort, *, is_whole: bo
         how=f"{'whole' if is_whole else 'parts'} {effort}",
         scores=model.scores,
         written=written,
+        answers=answers,
         outcome=outcome,
         output_tokens=sum(turn.output_tokens for turn in times),
         prefilled_tokens=sum(turn.new_tokens for turn in times),

@@ -26,6 +26,8 @@ WORTH_OF_LINES = 5.0  # lines off the usual count that cost as much as one level
 TEXT_COST = 4.0  # a cut inside a docstring or a comment
 LIST_COST = 3.0  # a cut inside a list of parameters
 BODY_COST = 2.0  # between what opens a block and the block, or between a block and what closes it
+DOCSTRING_LINES = 3  # of a docstring that had better be a part of its own
+DOCSTRING_GAIN = 2.0  # above it, and below it
 CLAUSE_COST = 0.5  # before `else` and its like
 ATTACHED_COST = 1.5  # below a comment or a decorator
 BLANK_GAIN = 0.5  # behind an empty line
@@ -81,16 +83,22 @@ def _cut_costs(source: SourceFile, language: Language | None, unit: Unit) -> tup
     """Return what a cut before each line of the unit costs, and which lines are words."""
     lines = source.lines[unit.first_line - 1 : unit.last_line]
     depths, is_words = [0.0] * len(lines), [not line.strip() for line in lines]
+    edges = set[int]()
     if language is not None:
-        _read_tree(language.parse(source.text).root_node, unit, depths, is_words)
+        edges = _read_tree(language.parse(source.text).root_node, unit, depths, is_words)
     least = min(depths[1:], default=0.0)
     costs = [depth - least + _cost_of_look(lines, at) for at, depth in enumerate(depths)]
+    costs = [cost - DOCSTRING_GAIN * (at in edges) for at, cost in enumerate(costs)]
     return [0.0, *costs[1:]], is_words
 
 
-def _read_tree(root: Node, unit: Unit, depths: list[float], is_words: list[bool]) -> None:
-    """Count for each line the nodes of different rows that hold both it and the line above; mark words."""
+def _read_tree(root: Node, unit: Unit, depths: list[float], is_words: list[bool]) -> set[int]:
+    """Count for each line the nodes of different rows that hold both it and the line above; mark words.
+
+    Return where a docstring of some lines begins, and what stands below it.
+    """
     first, last = unit.first_line - 1, unit.last_line - 1  # rows
+    edges = set[int]()
     pending: list[tuple[Node, tuple[int, int]]] = [(root, (-1, -1))]
     while pending:
         node, around = pending.pop()
@@ -101,6 +109,8 @@ def _read_tree(root: Node, unit: Unit, depths: list[float], is_words: list[bool]
         if "comment" in node.type or is_docstring(node):
             for row in range(max(rows[0], first), min(rows[1], last) + 1):
                 is_words[row - first] = row > rows[0] or _begins_its_line(node)
+            if rows[1] - rows[0] >= DOCSTRING_LINES and "comment" not in node.type:
+                edges |= {rows[0] - first, rows[1] + 1 - first}
         if rows[0] == rows[1]:
             pending += [(child, rows) for child in node.children if "comment" in child.type]
             continue
@@ -110,6 +120,7 @@ def _read_tree(root: Node, unit: Unit, depths: list[float], is_words: list[bool]
                 depths[row - first] += cost
         if not is_text:
             pending += [(child, rows) for child in node.children]
+    return edges
 
 
 def _begins_its_line(node: Node) -> bool:
