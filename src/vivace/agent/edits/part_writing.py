@@ -139,6 +139,7 @@ class _Work:
             self.is_open = False
             self._written.append((part, self._text(part, proposal)))
             self._proposal = proposal
+            self._brings_more = len(self._written) > 1 or _ends_with_part(part, proposal)
         elif not self._written and (before is None or not before.hunks):
             self._proposal = proposal
             self.is_open = not (self._task.may_stay and not proposal.hunks and not proposal.problems)
@@ -150,6 +151,15 @@ class _Work:
         above = sum(lines for each, lines in grown if each.first_line < part.first_line)
         own = len(after.lines) - len(proposal.source.lines) - sum(lines for _, lines in grown)
         return after.text_of(part.first_line + above, part.last_line + above + own)
+
+
+def _ends_with_part(part: Part, proposal: FileProposal) -> bool:
+    """Return whether all below a part is as it was: an answer that went on below is the last one."""
+    after, below = (
+        proposal.source.with_bytes(proposal.new_bytes).lines,
+        proposal.source.lines[part.last_line :],
+    )
+    return after[len(after) - len(below) :] == below
 
 
 def _asked(task: UnitTask) -> PartsRequest:

@@ -73,6 +73,13 @@ def test_lines_below_an_empty_line_are_dropped_too() -> None:
     assert text_of(proposed(answer, 4, 8, text=text)) == whole
 
 
+def test_an_answer_that_went_on_below_its_part_replaces_what_it_copied() -> None:
+    """A change further down is kept, and nothing stands there twice."""
+    more = "    print(total)\n    log(count)\n    print(count)\n    return total\n"
+    whole = WHOLE.replace("    print(count)\n", "    log(count)\n    print(count)\n")
+    assert text_of(proposed(NEW + more)) == whole
+
+
 def test_lines_above_that_come_again_are_dropped() -> None:
     """The same for what stands above."""
     assert text_of(proposed("    total = 0\n    count = 0\n" + NEW)) == WHOLE

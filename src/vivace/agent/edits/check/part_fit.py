@@ -17,6 +17,7 @@ from vivace.agent.edits.proposal import FileProposal, make_proposal
 from vivace.agent.edits.write.rewrite import Replaced, Rewrite
 
 REPEATED_LINES = 2  # lines around, that say something, which an answer repeats by mistake
+END_CHARS = 12  # letters and digits of two lines that tell where an answer ended
 LEFT_OUT_LINES = 3  # at the end of a part: the answer broke off
 TELLING_CHARS = 3  # letters and digits of a line that says something
 
@@ -31,6 +32,22 @@ def without_neighbours(source: SourceFile, part: Unit, text: str) -> str:
         body, _ = _without_tail(body[: len(body) - count])
     body = body[_repeated(body, old, above[::-1]) :]
     return "".join(f"{line}\n" for line in [*body, *tail])
+
+
+def _reached(source: SourceFile, unit: Unit, part: Unit, text: str) -> tuple[Unit, str] | None:
+    """Return the part up to where an answer that went on below it has come, and its text; None if it did not.
+
+    A model that finds its change further down goes on copying: the last two lines tell where it ended.
+    """
+    body, _ = _without_tail(split_lines(text)[0])
+    end, old = body[-2:], list(source.lines[part.first_line - 1 : part.last_line])
+    below = list(source.lines[part.last_line : unit.last_line])
+    if len(end) < 2 or sum(sum(map(str.isalnum, line)) for line in end) < END_CHARS:
+        return None
+    places = [at for at in range(len(below) - 1) if below[at : at + 2] == end]
+    if len(places) != 1 or any(old[at : at + 2] == end for at in range(len(old) - 1)):
+        return None
+    return replace(part, last_line=part.last_line + places[0] + 2), "".join(f"{line}\n" for line in body)
 
 
 def _without_tail(lines: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -82,8 +99,13 @@ def part_proposal(
     part = request.part
     assert part is not None
     lines = replace(part, kind="lines")
-    answer = without_neighbours(source, part, tidy(source, language, lines, text))
+    answer = tidy(source, language, lines, text)
+    if not request.replaced and (reached := _reached(source, unit, part, answer)):
+        request, answer = replace(request, part=reached[0]), reached[1]
+    else:
+        answer = without_neighbours(source, part, answer)
     made = _made(source, unit, request, answer, instruction)
+    part = request.part or part
     if problem := _what_is_missing(source, part, answer, instruction):
         return replace(made, problems=(problem,))
     if made.problems:

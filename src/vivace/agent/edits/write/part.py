@@ -19,7 +19,8 @@ from vivace.agent.memory.recall import NOTHING, Recalled
 from vivace.agent.prompting import Message, begun_answer, read_prompt, user
 
 SPARE_TOKENS = 300  # what an answer may have beyond the part that it replaces
-TELLING_CHARS = 12  # letters and digits of a line by which the end of an answer is known
+STOP_LINES = 4  # at most, below a part, by which the end of an answer is known
+TELLING_CHARS = 12  # letters and digits of these
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class PartsRequest:
             opening,
             int(len(old) / CHARS_PER_TOKEN) + SPARE_TOKENS,
             old.removeprefix(opening) + self.fence,
-            self._line_below(part, old),
+            self._lines_below(part, old),
             part=self.unit_of(part),
             replaced=tuple(Replaced(each.first_line, each.last_line, text) for each, text in written),
         )
@@ -72,12 +73,14 @@ class PartsRequest:
         opening = opening_for(self.source, self.unit, instruction)
         return opening if old.startswith(opening) else ""
 
-    def _line_below(self, part: Part, old: str) -> tuple[str, ...]:
-        """Return the line below a part as a stop, if nothing in the part is like it."""
-        below = self.source.lines[part.last_line :]
-        line = next((each for each in below if each.strip()), "")
-        is_telling = sum(map(str.isalnum, line)) >= TELLING_CHARS
-        return (f"\n{line}\n",) if is_telling and line.strip() not in old else ()
+    def _lines_below(self, part: Part, old: str) -> tuple[str, ...]:
+        """Return the lines below a part as a stop, as many as tell them from others."""
+        below = self.source.lines[part.last_line : part.last_line + STOP_LINES]
+        for count in range(1, len(below) + 1):
+            text = "\n".join(below[:count])
+            if sum(map(str.isalnum, text)) >= TELLING_CHARS:
+                return (f"\n{text}\n",) if text not in old else ()
+        return ()
 
 
 def parts_request(
