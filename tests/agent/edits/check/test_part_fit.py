@@ -80,6 +80,14 @@ def test_an_answer_that_went_on_below_its_part_replaces_what_it_copied() -> None
     assert text_of(proposed(NEW + more)) == whole
 
 
+def test_lines_that_would_stand_twice_are_a_problem() -> None:
+    """An answer that copied what stands below and then ended otherwise is not written."""
+    text = TEXT.replace("    return total\n", "".join(f"    report_number_{n}(total)\n" for n in range(6)))
+    copied = "".join(f"    report_number_{n}(total)\n" for n in range(4))
+    problems = proposed(f"{NEW}{copied}    finish()\n", text=text).problems
+    assert problems == ("The answer repeats 4 lines that stand below its part.",)
+
+
 def test_lines_above_that_come_again_are_dropped() -> None:
     """The same for what stands above."""
     assert text_of(proposed("    total = 0\n    count = 0\n" + NEW)) == WHOLE

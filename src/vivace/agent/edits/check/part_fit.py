@@ -18,6 +18,7 @@ from vivace.agent.edits.write.rewrite import Replaced, Rewrite
 
 REPEATED_LINES = 2  # lines around, that say something, which an answer repeats by mistake
 END_CHARS = 12  # letters and digits of two lines that tell where an answer ended
+BELOW_LINES, AGAIN_LINES = 30, 3  # so many of these lines below a part are no coincidence in its answer
 LEFT_OUT_LINES = 3  # at the end of a part: the answer broke off
 TELLING_CHARS = 3  # letters and digits of a line that says something
 
@@ -106,7 +107,7 @@ def part_proposal(
         answer = without_neighbours(source, part, answer)
     made = _made(source, unit, request, answer, instruction)
     part = request.part or part
-    if problem := _what_is_missing(source, part, answer, instruction):
+    if problem := _what_is_wrong(source, part, answer, instruction):
         return replace(made, problems=(problem,))
     if made.problems:
         tries = (_made(source, unit, request, each, instruction) for each in reindented(source, part, answer))
@@ -114,14 +115,18 @@ def part_proposal(
     return made
 
 
-def _what_is_missing(source: SourceFile, part: Unit, answer: str, instruction: str) -> str:
-    """Return a sentence about an answer that ends before its part does; "" if it does not."""
+def _what_is_wrong(source: SourceFile, part: Unit, answer: str, instruction: str) -> str:
+    """Return a sentence about an answer that ends before its part does, or goes on below; "" if neither."""
     if asks_for_removal(instruction):
         return ""
     if not answer.strip():
         return "The answer is empty."
     old = source.lines[part.first_line - 1 : part.last_line]
     matcher = SequenceMatcher(None, old, split_lines(answer)[0], autojunk=False)
+    below = set(source.lines[part.last_line : part.last_line + len(old) + BELOW_LINES]) - set(old)
+    again = sum(sum(map(str.isalnum, line)) >= END_CHARS for line in split_lines(answer)[0] if line in below)
+    if again >= AGAIN_LINES:
+        return f"The answer repeats {again} lines that stand below its part."
     kind, first, _, _, _ = matcher.get_opcodes()[-1]
     left_out = sum(bool(line.strip()) for line in old[first:]) if kind == "delete" else 0
     return f"The answer leaves out the last {left_out} lines." if left_out >= LEFT_OUT_LINES else ""
