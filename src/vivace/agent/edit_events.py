@@ -55,6 +55,10 @@ class UnitLeft:
     unit: Unit
     problem: str  # in sentences; "" if it needs no change
 
+    def is_failure_of(self, unit: Unit) -> bool:
+        """Return whether this unit should have changed; it may also be an overload signature of one."""
+        return self.unit is unit and self.problem != ""
+
     @property
     def in_words(self) -> str:
         return f"{self.unit.qualified_name} stays as it is. {self.problem or 'It needs no change.'}"

@@ -19,10 +19,11 @@ from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.apply.source import SourceFile, splice
 from vivace.agent.edits.check.choose import Candidate, choose
 from vivace.agent.edits.check.parameters import with_new_parameters_last
+from vivace.agent.edits.check.part_fit import part_proposal
 from vivace.agent.edits.check.substance import WORDS_ALONE, changes_words_alone, is_about_words
 from vivace.agent.edits.check.tidy import tidy
 from vivace.agent.edits.find.languages import Language
-from vivace.agent.edits.find.units import Unit
+from vivace.agent.edits.find.units import Unit, implementation_of
 from vivace.agent.edits.judging import Judge
 from vivace.agent.edits.proposal import FileProposal, make_proposal
 from vivace.agent.edits.repair.mend import Held, Repair, mend, try_examples
@@ -56,18 +57,13 @@ class UnitTask:
 
 
 async def rewrite_unit(
-    model: Model, task: UnitTask, budget: Budget
+    model: Model, task: UnitTask, budget: Budget, request: Rewrite | None = None
 ) -> AsyncGenerator[Writing | FileProposal]:
-    """Yield what happens, and the proposal last. It may have problems, or change nothing."""
-    request = rewrite_request(
-        task.source,
-        task.units,
-        task.unit,
-        task.instruction,
-        done=task.done,
-        is_alone=task.is_alone,
-        recalled=task.recalled,
-    )
+    """Yield what happens, and the proposal last. It may have problems, or change nothing.
+
+    `request`: what the model is asked, where that is not the whole unit.
+    """
+    request = request or unit_request(task)
     first = ""
     async for event in _stream(model, task, request):
         first += event.delta
@@ -85,9 +81,24 @@ async def rewrite_unit(
     yield proposal
 
 
+def unit_request(task: UnitTask) -> Rewrite:
+    """Return the request for the whole unit; overload signatures above it stay as they are."""
+    written = implementation_of(task.source, task.unit)
+    request = rewrite_request(
+        task.source,
+        [each for each in task.units if each is not task.unit],
+        written,
+        task.instruction,
+        done=task.done,
+        is_alone=task.is_alone,
+        recalled=task.recalled,
+    )
+    return request if written is task.unit else replace(request, part=replace(written, kind="part"))
+
+
 async def _stream(model: Model, task: UnitTask, request: Rewrite) -> AsyncGenerator[DiffGrew]:
     """Yield the first answer as it comes. Raise if it is too long, or what it needs is."""
-    source, unit = task.source, task.unit
+    source, unit = task.source, request.part or task.unit
     reader = FenceReader(request.fence, request.opening)
     diff = LiveDiff(source.lines[unit.first_line - 1 : unit.last_line], unit.first_line)
     diff.feed(reader.lines)
@@ -136,7 +147,7 @@ async def _compare(
     held = Held(choice.examples)  # all of them, unless a look says otherwise
     if runs_examples and (not choice.examples or choice.held < choice.examples):
         held = await try_examples(best)
-    complaint = what_is_wrong(best) or what_breaks(best.faults) or held.complaint
+    complaint = what_is_wrong(best, request.part) or what_breaks(best.faults) or held.complaint
     if budget.repairs and complaint:
         yield RepairStarted(complaint)
         repair = Repair(request, texts.get(best.new_bytes, first), partial(_proposal, task, request))
@@ -182,6 +193,9 @@ def _proposal(task: UnitTask, request: Rewrite, answer: str) -> FileProposal:
     reader = FenceReader(request.fence, request.opening)
     reader.feed(answer)
     reader.finish()
+    if request.part is not None:
+        made = part_proposal(source, task.language, unit, request, reader.text, task.instruction)
+        return _with_substance(task, made)
     new_text = tidy(source, task.language, unit, reader.text, may_add=task.is_alone)
     new_text = with_new_parameters_last(source, task.language, unit, new_text, task.instruction)
     new_bytes = splice(source, unit.first_line, unit.last_line, new_text)

@@ -190,7 +190,8 @@ class UnitsPresenter:
                 self._plan = [(name, known.get(name, "pending")) for name in names]
                 self._show_plan()
             case UnitLocated(source=source, unit=unit):
-                self._advance()
+                if unit.kind != "part":
+                    self._advance()
                 self._say(f"Rewriting {unit.qualified_name} in {self._name(source.path)}.\n")
             case UnitLeft():
                 self._say(f"{event.in_words}\n")

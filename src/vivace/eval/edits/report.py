@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from statistics import mean, median
 from typing import Any
 
+from vivace.agent.edits.find.parts import LONG_LINES
 from vivace.eval.edits.changes import lines_changed
 from vivace.eval.edits.results import Answer, Results, Way
 from vivace.eval.edits.run import EditsPlan
@@ -48,8 +49,17 @@ def _effort(plan: EditsPlan, results: Results, effort: Way) -> Counts:
         "reference_lines_changed": rounded(
             mean, [lines_changed(task.code, task.reference) for task, _ in whole]
         ),
+        "long_units": _long_units([answer for _, answer in whole if answer.has_long_unit]),
         **parts,
     }
+
+
+def _long_units(answers: Sequence[Answer]) -> Counts:
+    """Count the edits of units that are too long to be written whole."""
+    tokens = sum(answer.output_tokens for answer in answers)
+    lines = sum(answer.lines_changed for answer in answers)
+    per_line = round(tokens / lines, 1) if lines else None
+    return {"edits": len(answers), "tokens_per_changed_line": per_line}
 
 
 def _shares(plan: EditsPlan, results: Results, effort: Way, tasks: Sequence[Task]) -> Counts:
@@ -105,6 +115,13 @@ def table(report: dict[str, Any]) -> str:
         "Lines: changed by edit / reference.",
         "Outside: changed lines outside of the units, all tasks together.",
     ]
+    for effort, counts in report["efforts"].items():
+        if edits := counts["long_units"]["edits"]:
+            per_line = figure(counts["long_units"]["tokens_per_changed_line"])
+            lines.append(
+                f"{effort}: {per_line} tokens written per changed line, in {edits} edits of units over"
+                f" {LONG_LINES} lines."
+            )
     if report["left_out"]:
         lines.append(f"Left out, since its own reference fails: {', '.join(report['left_out'])}.")
     if waiting := sum(counts["unjudged"] for counts in report["efforts"].values()):

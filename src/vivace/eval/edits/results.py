@@ -78,6 +78,7 @@ class Answer(msgspec.Struct, frozen=True, tag="answer"):
     lines_changed: int = 0
     at_once: int = 1  # tasks that ran beside each other
     found: Found | None = None  # of a request that named no place
+    has_long_unit: bool = False  # of more lines than are written whole
 
     @property
     def key(self) -> Key:

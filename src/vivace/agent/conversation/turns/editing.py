@@ -25,12 +25,13 @@ from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.find.locate import locate_messages, shortlist, surely_meant
 from vivace.agent.edits.find.target import Target
 from vivace.agent.edits.flow import EditTask, run_edit
+from vivace.agent.edits.part_writing import first_messages
 from vivace.agent.edits.places.index import FileIndex
 from vivace.agent.edits.plan.planning import plan_by_evidence
 from vivace.agent.edits.plan.wording import is_spoken_of
 from vivace.agent.edits.repair.user_tests import AllowedTests
+from vivace.agent.edits.rewriting import UnitTask
 from vivace.agent.edits.scope import EditScope, checked_instruction, read_scope
-from vivace.agent.edits.write.rewrite import rewrite_request
 from vivace.agent.effort import Effort
 from vivace.agent.memory.recall import NOTHING, Memory
 from vivace.agent.model import Model
@@ -211,12 +212,10 @@ def _first_read(scope: EditScope, instruction: str, memory: Memory | None) -> li
     unit = steps[0].unit if steps else surely_meant(scope.source, scope.units, instruction)
     if unit:
         recalled = memory.recall(instruction, [scope.source.path]) if memory else NOTHING
-        request = rewrite_request(scope.source, scope.units, unit, instruction, recalled=recalled)
-        messages = request.messages
-    else:
-        short = shortlist(scope.source, scope.units, instruction)
-        messages = locate_messages(scope.source, short, instruction)
-    return messages[:-1]  # the last one is the beginning of the answer
+        task = UnitTask(scope.source, scope.language, scope.units, unit, instruction, recalled=recalled)
+        return first_messages(task)
+    short = shortlist(scope.source, scope.units, instruction)
+    return locate_messages(scope.source, short, instruction)[:-1]  # without the beginning of the answer
 
 
 def without_mentions(text: str, mentions: Sequence[str]) -> str:

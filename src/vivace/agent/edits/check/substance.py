@@ -74,7 +74,7 @@ def _tokens(language: Language, text: str) -> list[bytes]:
         node = pending.pop()
         if isinstance(node, bytes):
             found.append(node)
-        elif "comment" in node.type or (language is PYTHON and _is_docstring(node)):
+        elif "comment" in node.type or (language is PYTHON and is_docstring(node)):
             continue
         elif node.child_count and node.type != "string":
             is_block = node.type == "block"  # in Python white space alone says what belongs to it
@@ -84,7 +84,7 @@ def _tokens(language: Language, text: str) -> list[bytes]:
     return found
 
 
-def _is_docstring(node: Node) -> bool:
+def is_docstring(node: Node) -> bool:
     """Return whether a node is a string that stands first in a module, class or function."""
     if node.type != "expression_statement" or node.named_child_count != 1 or node.parent is None:
         return False

@@ -38,6 +38,10 @@ _PLACEHOLDER = re.compile(
 )
 
 
+def asks_for_removal(instruction: str) -> bool:
+    return _REMOVAL.search(instruction) is not None
+
+
 def verify(
     source: SourceFile, language: Language | None, unit: Unit, new_bytes: bytes, instruction: str
 ) -> list[str]:

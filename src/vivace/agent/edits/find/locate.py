@@ -89,7 +89,7 @@ async def rank(scorer: Scorer, source: SourceFile, units: list[Unit], instructio
     if may_add:
         new_nats = said[-1] + evidence.nats_for_new(instruction)
         if new_nats > ranked[0].nats:
-            place = await _place_for_new(scorer, messages, short, instruction)
+            place = await place_for_new(scorer, messages, short, instruction)
             ranked.insert(0, Ranked(place, new_nats))
     return ranked
 
@@ -129,9 +129,7 @@ def _evidence(source: SourceFile, found: list[Candidate], instruction: str) -> l
     return nats + [evidence.nats_for_file(instruction)] * (len(found) - len(parts))
 
 
-async def _place_for_new(
-    scorer: Scorer, messages: list[Message], units: list[Unit], instruction: str
-) -> Unit:
+async def place_for_new(scorer: Scorer, messages: list[Message], units: list[Unit], instruction: str) -> Unit:
     """Return the place that the model scores best, among those that the instruction's words allow."""
     places = evidence.places_for_new(units, instruction)
     scores = await scorer.score(messages, [f"new after {unit.qualified_name}`" for unit in places])

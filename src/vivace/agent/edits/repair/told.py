@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
+from vivace.agent.edits.find.units import Unit
 from vivace.agent.edits.proposal import FileProposal
 from vivace.agent.edits.write.rewrite import Rewrite
 from vivace.agent.model import Model
@@ -32,7 +33,7 @@ class FailedExample:
         return f"{self.call} gave {_short(self.gave)}, expected {_short(self.expected)}."
 
 
-def what_is_wrong(proposal: FileProposal) -> str:
+def what_is_wrong(proposal: FileProposal, part: Unit | None = None) -> str:
     """Return the complaint about an answer that has problems; "" if it has none.
 
     Lines are counted from the first one of the piece, which is all that the model has seen. An answer that
@@ -41,7 +42,7 @@ def what_is_wrong(proposal: FileProposal) -> str:
     """
     if not proposal.problems:
         return ""
-    above = proposal.unit.first_line - 1
+    above = (part or proposal.unit).first_line - 1
     said = _LINE.sub(lambda found: f"line {max(1, int(found[1]) - above)}", " ".join(proposal.problems))
     return f"Your answer cannot be used. {said}"
 
