@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 LEASE = ROOT / "dist" / "lease"
-PIECE_BYTES = 52 << 20
+PIECE_BYTES = 46 << 20
 PLATFORMS = (
     "manylinux_2_31_x86_64",
     "manylinux_2_28_x86_64",

@@ -1,21 +1,27 @@
-"""Edits of a borrowed GPU, through the server: every set at every effort. A stage of `gpu_lease.py`.
+"""Edits and requests of a borrowed GPU, through the server, at every effort. Stages of `gpu_lease.py`.
 
 The server there has no llama.cpp and so cannot read a GGUF file's vocabulary: the file is made into a folder
 as Hugging Face has it. There is no bubblewrap either: `no_walls` takes its place while answers are chosen,
-and the verdicts are left to `vivace eval edits --score FILE` on a machine with a sandbox. Owns the folder and
-the order of the runs.
+and the verdicts are left to `vivace eval edits --score FILE` and `vivace eval requests --score FILE` on a
+machine with a sandbox. Owns the folder, what requests need there, and the order of the runs.
 """
 
+import gzip
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 SETS = ("humanevalfix", "humanevalfix-doc", "editeval")
 EFFORTS = ("low", "medium", "high", "xhigh")
 AT_ONCE = 16
+REQUEST_WAYS = ("medium", "low", "tasks:medium", "high")  # what matters most comes first
+REQUESTS_S = 400.0  # for all of them: what is answered until then is brought back
 
 
 def make_folder(checkpoint: Path, folder: Path) -> None:
@@ -64,12 +70,7 @@ def answer_sets(
 
     `ways` are efforts, `bare`, or SET:EFFORT for one set alone; `how`: more options of `vivace eval edits`.
     """
-    state = {name: str(work / "vivace" / name.lower()) for name in ("CACHE_DIR", "STATE_DIR")}
-    environment = os.environ | {f"VIVACE_{name}": value for name, value in state.items()}
-    environment |= {
-        "PATH": f"{ROOT / 'benchmarks' / 'no_walls'}:{os.environ['PATH']}",
-        "VIVACE_TUNE": "never",
-    }
+    environment = _environment(work)
     worst = 0
     for way in ways or ["bare", *EFFORTS]:
         only, _, effort = way.rpartition(":")
@@ -80,3 +81,64 @@ def answer_sets(
             print(f"-- {name} {effort}", flush=True)
             worst = max(worst, subprocess.run(command, env=environment, check=False).returncode)
     return worst
+
+
+# ---- requests ---------------------------------------------------------------------------------------
+
+
+def prepare_requests(things: Path, tasks: Path | None) -> None:
+    """Carry the source packages that requests are about, and repository tasks if a folder has them."""
+    from vivace.eval.requests.requests import read_projects
+    from vivace.eval.requests.trees import fetch_projects
+
+    fetch_projects(read_projects(), things / "evals" / "sdists", print)
+    if tasks:
+        shutil.copytree(tasks, things / "repotasks", dirs_exist_ok=True)
+
+
+def answer_requests(model: str, things: Path, out: Path, work: Path, ways: list[str], *how: str) -> list[str]:
+    """Answer requests through a server of our own. Return how each way ended.
+
+    `ways` are efforts, or `tasks:EFFORT` for repository tasks. What is answered when the time is
+    over is kept, and lies packed in `out`.
+    """
+    environment, until, ended = _environment(work), time.monotonic() + REQUESTS_S, []
+    for way in ways or REQUEST_WAYS:
+        if time.monotonic() > until:
+            ended.append(f"{way}: no time was left")
+            continue
+        kind, _, effort = way.rpartition(":")
+        results = work / f"{kind or 'requests'}.jsonl"
+        command = [sys.executable, "-m", "vivace", "eval", "requests", "--model", model, "--effort", effort]
+        command += ["--tasks", str(things / "repotasks")] if kind else ["--data", str(things / "evals")]
+        command += ["--results", str(results), "--no-score", "--at-once", str(AT_ONCE), *how]
+        begun = time.monotonic()
+        code = _run_until(command, environment, until)
+        ended.append(f"{way}: exit code {code} after {time.monotonic() - begun:.0f} s")
+        print(f"-- {ended[-1]}", flush=True)
+        if results.exists():
+            with results.open("rb") as answers, gzip.open(out / f"{results.name}.gz", "wb") as packed:
+                shutil.copyfileobj(answers, packed)
+    return ended
+
+
+def _run_until(command: list[str], environment: dict[str, str], until: float) -> int:
+    """Run a command. When the time is over interrupt it as Ctrl-C would: it reports and ends."""
+    process = subprocess.Popen(command, env=environment)
+    try:
+        return process.wait(max(1.0, until - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)
+        return process.wait(30)
+    finally:
+        process.kill()
+
+
+def _environment(work: Path) -> dict[str, str]:
+    """Return what Vivace runs with there: folders of its own, and no walls around candidates."""
+    state = {name: str(work / "vivace" / name.lower()) for name in ("CACHE_DIR", "STATE_DIR")}
+    environment = os.environ | {f"VIVACE_{name}": value for name, value in state.items()}
+    return environment | {
+        "PATH": f"{ROOT / 'benchmarks' / 'no_walls'}:{os.environ['PATH']}",
+        "VIVACE_TUNE": "never",
+    }

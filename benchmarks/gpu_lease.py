@@ -39,18 +39,21 @@ TESTS_S = 480.0
 # ---- here ------------------------------------------------------------------------------------------
 
 
-def prepare(model: Path | None, data: Path, python: str) -> None:
-    """Fill dist/lease: `things` with wheels, and with a model piece-00 …, its checksum, and tokens."""
+def prepare(model: Path | None, data: Path, python: str, tasks: Path | None) -> None:
+    """Fill dist/lease: `things` with wheels and requests; with a model piece-00 …, its checksum, tokens."""
     things = LEASE / "things"
     things.mkdir(parents=True, exist_ok=True)
     download_wheels(things / "wheels", python, "-c", str(ROOT / "constraints.txt"), *WHEELS)
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    from gpu_edits import prepare_requests  # type: ignore[import-not-found,unused-ignore]
+
+    prepare_requests(things, tasks)
     pieces = _prepare_model(model, data, things) if model else 0
     print(f"{pieces} pieces and {_size(things) >> 20} MiB of other things are in {LEASE}.")
 
 
 def _prepare_model(model: Path, data: Path, things: Path) -> int:
     """Return how many pieces the model has."""
-    sys.path.insert(0, str(ROOT / "benchmarks"))
     import msgspec
 
     from gpu_fix import make_broken  # type: ignore[import-not-found,unused-ignore]
@@ -277,6 +280,14 @@ class Lease:
         self.found[name] = answer_sets(folder, self.things / "evals", results, self.work, ways, *given)
         shutil.copy(results, self.out)
 
+    def stage_requests(self) -> None:
+        """Answer plain requests and repository tasks; `REQUESTS` names efforts, or tasks:EFFORT, else all."""
+        from gpu_edits import answer_requests
+
+        ways = os.environ.get("REQUESTS", "").split()
+        folder = str(self._folder())
+        self.found["requests"] = answer_requests(folder, self.things, self.out, self.work, ways)
+
     def stage_long(self) -> None:
         import msgspec
 
@@ -315,6 +326,7 @@ class Lease:
                 "others",
                 "edits",
                 "alone",
+                "requests",
                 "long",
             )
         }
@@ -352,13 +364,14 @@ def main() -> int:
     parser.add_argument(
         "--data", type=Path, help="folder with commit_edits and humanevalfix_python (prepare)"
     )
+    parser.add_argument("--tasks", type=Path, help="folder with tasks.jsonl and archives/ (prepare)")
     parser.add_argument("--python", default="312", help="version of the other machine's Python (prepare)")
     parser.add_argument("--prefill", default="", help="bf16 or fp8 (run); fp8 goes with 8-bit weights")
     parser.add_argument("--work", type=Path, default=Path("/tmp/vivace-lease"))
     parser.add_argument("--out", type=Path, default=Path("/tmp/vivace-lease/out"))
     options = parser.parse_args()
     if options.what == "prepare":
-        prepare(options.model, options.data, options.python)
+        prepare(options.model, options.data, options.python, options.tasks)
     elif options.what == "keep":
         keep(options.work)
     else:

@@ -120,6 +120,7 @@ def widths(work: Path, device: str, largest: int) -> None:
             places=places,
             targets=torch.randint(shape.vocab, (len(places),)),
             owners=torch.zeros(len(places), dtype=torch.long),
+            changed=torch.ones(len(places), dtype=torch.bool),
         ).to(device)
         took = []
         for _ in range(3):

@@ -21,14 +21,14 @@ def say(*arguments: str) -> str:
 def test_each_extra_has_a_line() -> None:
     """With what it is for, and whether it is here or how to add it."""
     lines = say().splitlines()
-    assert [line.split()[0] for line in lines] == ["cuda", "vulkan", "mcp", "train", "otel"]
+    assert [line.split()[0] for line in lines] == ["cuda", "vulkan", "mcp", "train", "checks", "otel"]
     assert all(line.endswith((": here", "`")) for line in lines)
 
 
 def test_an_unknown_extra_is_named_with_those_that_are() -> None:
     with pytest.raises(UsageError, match="no extra 'gpu'") as refused:
         say("add", "gpu")
-    assert refused.value.hint == "There are: cuda, vulkan, mcp, train, otel."
+    assert refused.value.hint == "There are: cuda, vulkan, mcp, train, checks, otel."
 
 
 def test_what_would_be_done_for_a_gpu_is_said_first(monkeypatch: pytest.MonkeyPatch) -> None:

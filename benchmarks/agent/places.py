@@ -15,34 +15,30 @@ import argparse
 import asyncio
 import hashlib
 import json
-import re
 import subprocess
-import tarfile
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from vivace.agent.conversation.message.repository import choose_file, rank_files
-from vivace.agent.edits.apply.source import read_source
-from vivace.agent.edits.find.languages import language_for
+from vivace.agent.conversation.message.repository import choose_place, rank_files
 from vivace.agent.edits.find.locate import rank, share_of_best
-from vivace.agent.edits.find.outline import list_units
-from vivace.agent.edits.find.units import Unit
+from vivace.agent.edits.find.target import Target
 from vivace.agent.edits.places.index import FileIndex, index_file
 from vivace.agent.edits.places.listing import list_paths
 from vivace.agent.edits.places.ranking import rank_places
-from vivace.agent.edits.plan.planning import CLEAR_SHARE
+from vivace.agent.edits.plan.planning import make_plan
+from vivace.agent.edits.scope import read_scope
 from vivace.agent.model import Model
 from vivace.client.responses import ResponsesClient
 from vivace.client.warm import ensure_server
 from vivace.config import load_settings
 from vivace.errors import PlaceUnclear
-
-_HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+")
+from vivace.eval.requests.places import right_places
+from vivace.eval.requests.trees import unpacked
 
 
 @dataclass(frozen=True)
@@ -61,55 +57,6 @@ class Verdict:
 
 def is_held_out(task: str) -> bool:
     return int(hashlib.sha256(task.encode()).hexdigest(), 16) % 2 == 1
-
-
-def changed_lines(patch: str) -> dict[str, list[tuple[int, bool]]]:
-    """Return by file the old lines that a patch removes, and True with those above which it adds."""
-    found: dict[str, list[tuple[int, bool]]] = {}
-    lines: list[tuple[int, bool]] = []
-    at = 0
-    for row in patch.splitlines():
-        if row.startswith("--- "):
-            lines = []
-            if row != "--- /dev/null":
-                found[row.removeprefix("--- a/")] = lines
-        elif hunk := _HUNK.match(row):
-            at = int(hunk[1])
-        elif row.startswith("-"):
-            lines.append((at, False))
-            at += 1
-        elif row.startswith("+") and not row.startswith("+++"):
-            lines.append((at, True))
-        elif row.startswith(" ") or not row:
-            at += 1
-    return found
-
-
-def right_units(units: Sequence[Unit], lines: Sequence[tuple[int, bool]]) -> set[str]:
-    """Return the names of the units that these lines are in, or else those around what is added."""
-    inside, beside = set(), set()
-    for line, is_added in lines:
-        around = [
-            each for each in units if each.first_line + (1 if is_added else 0) <= line <= each.last_line
-        ]
-        smallest = min(around, key=lambda each: each.last_line - each.first_line, default=None)
-        if smallest and smallest.kind != "class":
-            inside.add(smallest.qualified_name)
-            continue
-        above = [each for each in units if each.last_line < line and each.kind != "class"]
-        below = [each for each in units if each.first_line >= line and each.kind != "class"]
-        beside |= {each.qualified_name for each in [*above[-1:], *below[:1], *around]}
-    return inside or beside
-
-
-def right_places(folder: Path, patch: str) -> dict[str, set[str]]:
-    places = {}
-    for name, lines in changed_lines(patch).items():
-        if language_for(folder / name) is None:
-            continue
-        source = read_source(folder / name)
-        places[name] = right_units(list_units(source, language_for(source.path)), lines)
-    return places
 
 
 @dataclass(frozen=True)
@@ -136,21 +83,23 @@ def by_model(model: Model) -> Finder:
         ranking = rank_places(folder, list_paths(folder), text)
         ranked_files = await rank_files(model, ranking, text)
         files = [each.path for each in ranked_files]
+        favoured: tuple[str, ...] = ()
         is_asked = False
         try:
-            first = Path((await choose_file(model, folder, text, None)).path).relative_to(folder)
+            choice = await choose_place(model, folder, text, None)
+            first, favoured = Path(choice.file.path).relative_to(folder), choice.favoured
         except PlaceUnclear:
             first, is_asked = files[0], True
-        source = read_source(folder / first)
-        ranked = await rank(model, source, list_units(source, language_for(source.path)), text)
-        is_asked = is_asked or share_of_best(ranked) < CLEAR_SHARE
-        names = list(dict.fromkeys(str(path) for path in (first, *files)))
-        return Found(
-            names,
-            [(str(first), each.unit.qualified_name) for each in ranked],
-            is_asked,
-            share_of_best(ranked),
-        )
+        scope = read_scope(Target(folder / first, None), to_write=False)
+        ranked = await rank(model, scope.source, scope.units, text)
+        try:
+            await make_plan(model, [replace(scope, is_found=True, favoured=favoured)], text)
+        except PlaceUnclear:
+            is_asked = True
+        by_words = [place.unit.qualified_name for place in ranking.places if place.path == first]
+        units = dict.fromkeys([*(each.unit.qualified_name for each in ranked), *by_words])
+        paths = dict.fromkeys(str(path) for path in (first, *files))
+        return Found(list(paths), [(str(first), name) for name in units], is_asked, share_of_best(ranked))
 
     return find
 
@@ -194,19 +143,12 @@ async def measure(
 
 async def _in_archive(data: Path, task: dict[str, Any], find: Finder, is_verbose: bool) -> Verdict:
     with tempfile.TemporaryDirectory() as made:
-        folder = _unpacked(data / "archives" / f"{task['id']}.tar.gz", Path(made))
+        folder = unpacked(data / "archives" / f"{task['id']}.tar.gz", Path(made))
         verdict = await judge(task, folder, find)
     if is_verbose:
         ranks = f"file {verdict.file_rank:>3} unit {verdict.unit_rank:>3} {verdict.seconds:6.2f} s"
         print(f"{ranks} {verdict.task}: {verdict.found}", flush=True)
     return verdict
-
-
-def _unpacked(file: Path, folder: Path) -> Path:
-    with tarfile.open(file) as archive:
-        archive.extractall(folder, filter="data")
-    inside = list(folder.iterdir())
-    return inside[0] if len(inside) == 1 and inside[0].is_dir() else folder
 
 
 def report(verdicts: Sequence[Verdict]) -> None:

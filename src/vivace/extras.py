@@ -49,6 +49,7 @@ EXTRAS = (
     Extra("vulkan", "GPUs of other makers: llama.cpp built with Vulkan", ()),
     Extra("mcp", "tools of MCP servers, and `vivace mcp serve`", ("mcp", "httpx2")),
     Extra("train", "training an adapter for the edit loop: `python -m vivace.training`", ("torch",)),
+    Extra("checks", "checkers of edits: ruff and ty look at what an answer newly breaks", ("ruff", "ty")),
     Extra("otel", "OpenTelemetry traces", ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")),
 )
 

@@ -51,6 +51,19 @@ async def test_an_edit_is_shown_asked_about_and_written(open_wire: Open, task: P
     assert "Took back the change to task.py" in wire.client.said
 
 
+async def test_a_place_that_is_not_clear_is_chosen_by_a_number(open_wire: Open, folder: Path) -> None:
+    """The places are said, and the prompt ends like any other; the next one is a number, and edits there."""
+    for name in ("ant", "bee", "cat", "dog"):
+        (folder / name).mkdir()
+        write(folder / name / "task.py", OLD)
+    wire = await open_wire(EDITING)
+    assert await wire.prompt("make `show` shout") == "end_turn"
+    assert "Answer with a number" in wire.client.said
+    second = wire.client.said.partition("2. ")[2].partition(";")[0].partition(":")[0]
+    assert await wire.prompt("2") == "end_turn"
+    assert read(folder / second) == NEW
+
+
 @pytest.mark.parametrize("answer", ["reject_once", "cancelled"])
 async def test_a_rejected_edit_leaves_the_file(open_wire: Open, task: Path, answer: str) -> None:
     """The call has failed, and the turn ends as any other."""

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 from tests.training.bed import SHAPE, tiny_weights  # noqa: E402
 from tests.training.test_decoder import moved_adapter  # noqa: E402
 from vivace.errors import FileProblem  # noqa: E402
-from vivace.training.adapter import load_adapter, save_adapter  # noqa: E402
+from vivace.training.adapter import as_stored, load_adapter, save_adapter  # noqa: E402
 
 
 @pytest.fixture
@@ -29,6 +29,28 @@ def test_it_comes_back_as_it_was(file: Path) -> None:
     for name, pair in written.pairs.items():
         for mine, theirs in zip(pair, found.pairs[name], strict=True):
             torch.testing.assert_close(theirs, mine, atol=1e-3, rtol=1e-3)
+
+
+def test_in_eight_bits_it_is_half_as_large_and_nearly_the_same(tmp_path: Path) -> None:
+    """What comes back is what `as_stored` says, and each number is off by half a step of its rank at most."""
+    adapter, path = moved_adapter(), tmp_path / "small.safetensors"
+    save_adapter(adapter, path, bits=8)
+    found, told = load_adapter(path, SHAPE, tiny_weights()), as_stored(adapter)
+    for name, pair in adapter.pairs.items():
+        for along, (mine, theirs, said) in enumerate(
+            zip(pair, found.pairs[name], told.pairs[name], strict=True)
+        ):
+            assert torch.equal(theirs, said)
+            step = mine.detach().abs().amax(1 - along, keepdim=True) / 127
+            assert bool(((theirs - mine).detach().abs() <= 0.501 * step).all())
+
+
+def test_scales_that_are_missing_are_refused(tmp_path: Path) -> None:
+    """Whole numbers alone say nothing."""
+    path = tmp_path / "adapter.safetensors"
+    save_adapter(moved_adapter(), path, bits=8)
+    path.write_bytes(path.read_bytes().replace(b"lora_A.scales", b"lora_A.scalez", 1))
+    assert "made for another model" in refused(path)
 
 
 def test_others_can_read_it(file: Path) -> None:

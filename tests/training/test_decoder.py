@@ -75,3 +75,18 @@ def test_a_mixture_is_refused() -> None:
 
     with pytest.raises(StartError, match="dense"):
         Decoder(KNOWN_SHAPES["gpt-oss-20b"], StateDict(), "cpu", torch.float32)
+
+
+def test_the_same_prompt_twice_is_answered_as_once() -> None:
+    """It is read once, and its rows are answered side by side with others."""
+    decoder, prompts = tiny_decoder(), [(5, 6, 7), (9, 8), (5, 6, 7), (11, 12, 13, 14), (9, 8)]
+    alone = {prompt: write_answers(decoder, None, [prompt], {1}, 6)[0] for prompt in set(prompts)}
+    assert write_answers(decoder, None, prompts, {1}, 6) == [alone[prompt] for prompt in prompts]
+
+
+def test_samples_of_one_prompt_differ_and_come_again() -> None:
+    """At a temperature above 0; the same seed gives the same ones."""
+    decoder, prompts = tiny_decoder(), [(5, 6, 7)] * 8
+    found, again = (write_answers(decoder, None, prompts, {1}, 6, temperature=1.5, seed=4) for _ in range(2))
+    assert found == again
+    assert len({tuple(each) for each in found}) > 4

@@ -131,3 +131,18 @@ def test_figures_are_taken_while_it_trains(tmp_path: Path) -> None:
     assert [line["measured_at"] for line in lines if "measured_at" in line] == sorted(
         {*range(3, last + 1, 3), last}
     )
+
+
+def test_copied_tokens_can_weigh_less(tmp_path: Path) -> None:
+    """With no weight on what is copied, only the changed tokens are learned."""
+    marked = [replace(row, changed=(False, True, True)) for row in repeating(160).rows]
+    examples = Examples(repeating(1).prefix, tuple(marked))
+    adapter = trained(tmp_path, replace(PLAN, copied_weight=0.0), examples)
+    decoder, unseen = tiny_decoder(), repeating(40, seed=99)
+    prompts = [unseen.prefix + row.prompt for row in unseen.rows]
+    first = write_answers(decoder, adapter, prompts, {END}, 6)
+    rest = write_answers(
+        decoder, adapter, [(*p, row.answer[0]) for p, row in zip(prompts, unseen.rows, strict=True)], {END}, 6
+    )
+    assert sum(each[0] == row.answer[0] for each, row in zip(first, unseen.rows, strict=True)) <= 5
+    assert sum(tuple(each) == row.answer[1:] for each, row in zip(rest, unseen.rows, strict=True)) >= 30

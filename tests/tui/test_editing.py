@@ -46,6 +46,24 @@ async def test_y_takes_the_whole_change(open_screen: Open, file: Path) -> None:
         assert "upper()" in read(file)
 
 
+async def test_a_place_that_is_not_clear_is_chosen_by_a_number(open_screen: Open, folder: Path) -> None:
+    """The places are listed with numbers, the prompt is free, and a number there edits that place."""
+    for name in ("ant", "bee", "cat", "dog"):
+        (folder / name).mkdir()
+        write(folder / name / "task.py", OLD)
+    async with open_screen(REPLIES) as screen:
+        await screen.ready()
+        await screen.say("change `show`")
+        await screen.sees("Answer with a number")
+        await screen.idle()
+        await screen.say("2")
+        await screen.decides()
+        await screen.press("y")
+        await screen.sees("written, not run")
+    changed = [name for name in ("ant", "bee", "cat", "dog") if "# two" in read(folder / name / "task.py")]
+    assert len(changed) == 1
+
+
 async def test_hunks_are_taken_one_by_one(open_screen: Open, file: Path) -> None:
     """After h, each hunk is asked for: the first is taken, the second left."""
     async with open_screen(REPLIES) as screen:

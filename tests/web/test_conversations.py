@@ -57,6 +57,20 @@ async def test_how_far_the_model_is_loaded_is_its_activity(
         assert face.text() == "Here I am."
 
 
+async def test_a_place_that_is_not_clear_is_chosen_by_a_number(address: ServerAddress, folder: Path) -> None:
+    """The turn ends with the places, for every face to draw; a number as the next message edits there."""
+    for name in ("ant", "bee", "cat", "dog"):
+        (folder / name).mkdir()
+        (folder / name / "task.py").write_text(OLD)
+    async with facing(address) as face:
+        conversation = await face.begin(folder=str(folder))
+        await answered(face, conversation, "make `show` shout")
+        (asked,) = face.events("turn.places")
+        await face.ask("conversation.send", conversation=conversation, text="2")
+        question = await face.event("question", kind="edit")
+        assert question["files"][0]["path"] == str(folder / asked["places"][1].partition(":")[0])
+
+
 async def test_two_faces_see_the_same(address: ServerAddress, folder: Path) -> None:
     """A second face gets what was so far and then the same events; a face that leaves stops nothing."""
     async with facing(address) as second:

@@ -36,7 +36,7 @@ from vivace.agent.edits.apply.files import OpenFiles
 from vivace.agent.permissions.modes import mode_named, mode_of
 from vivace.agent.trust.settings import with_project_settings
 from vivace.config import Settings
-from vivace.errors import ConversationBusy, UsageError, VivaceError
+from vivace.errors import ConversationBusy, PlaceUnclear, UsageError, VivaceError
 from vivace.models.presence import with_model_present
 
 SteerOutcome = Literal["injected", "startedNewTurn", "promptRequired"]
@@ -173,8 +173,12 @@ class AcpSession:
         with self._presenter.prompted():
             turn = await self.talk.send(message.text)
         await self._tell_usage(turn)
-        if turn.status == "failed" and self._presenter.error is not None:
-            raise self._presenter.error.as_exception()
+        error = self._presenter.error
+        if turn.status == "failed" and error is not None:
+            if error.code != PlaceUnclear.code:
+                raise error.as_exception()
+            self._updates.say_line(f"{error.message} {error.hint}")  # a question: the next prompt answers it
+            await self._updates.drain()
         return PromptResponse(stop_reason=_stop_reason(turn), usage=_usage(turn))
 
     async def steer(self, blocks: Sequence[Block]) -> SteerOutcome:

@@ -25,6 +25,7 @@ PROMPTS = (
     "ask",
     "intent",
     "choose_file",
+    "part",
 )  # in the order in which a first edit needs them
 CONTINUATIONS = ("a", "b")  # the engine keeps on disk what two prompts begin with and then leave
 

@@ -126,7 +126,8 @@ class IndexSource:
         """Run pip; it draws no bar into a pipe, so its growing files are what is shown."""
         seen_bytes = 0
         with tempfile.TemporaryFile(dir=scratch) as output:
-            process = _start_pip(wheel, scratch, output)
+            wanted = ("--only-binary=:all:", f"{wheel.package}=={wheel.version}")
+            process = _start_pip(scratch, output, *wanted)
             try:
                 while process.poll() is None:
                     time.sleep(WATCH_SECONDS)
@@ -137,17 +138,33 @@ class IndexSource:
             finally:
                 process.kill()
                 process.wait()
-            if process.returncode != 0:
-                output.seek(0)
-                raise SourceFailed(self.label, _last_error(output.read().decode("utf-8", "replace")))
+            _check_ended(process, output)
         return seen_bytes
 
 
-def _start_pip(wheel: Wheel, scratch: Path, output: IO[bytes]) -> subprocess.Popen[bytes]:
+def download_by_pip(scratch: Path, *wanted: str) -> None:
+    """Download packages into a folder, without those that they need. Raise SourceFailed if pip cannot."""
+    with tempfile.TemporaryFile(dir=scratch) as output:
+        process = _start_pip(scratch, output, *wanted)
+        try:
+            process.wait()
+        finally:
+            process.kill()
+            process.wait()
+        _check_ended(process, output)
+
+
+def _check_ended(process: subprocess.Popen[bytes], output: IO[bytes]) -> None:
+    if process.returncode != 0:
+        output.seek(0)
+        raise SourceFailed(IndexSource.label, _last_error(output.read().decode("utf-8", "replace")))
+
+
+def _start_pip(scratch: Path, output: IO[bytes], *wanted: str) -> subprocess.Popen[bytes]:
     """Start pip in a folder of its own: the current one may be gone. TMPDIR: /tmp may be small."""
-    options = ["--no-input", "--no-cache-dir", "--no-deps", "--only-binary=:all:", "--dest", str(scratch)]
+    options = ["--no-input", "--no-cache-dir", "--no-deps", "--dest", str(scratch)]
     return subprocess.Popen(
-        module_command("pip", "download", *options, f"{wheel.package}=={wheel.version}"),
+        module_command("pip", "download", *options, *wanted),
         cwd=scratch,
         env=os.environ | {"TMPDIR": str(scratch), "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
         stdin=subprocess.DEVNULL,

@@ -9,7 +9,7 @@ import asyncio
 import json
 import random
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,9 @@ from vivace.training.sft import ADAPTER, SftPlan, Training
 TRAIN, DEV, PLAIN, QUESTIONS, FACTS, REPORT = (
     *("train.pt", "dev.pt", "plain.pt", "questions.pt", "facts.json", "report.json"),
 )
-ASKED_COMMITS = 200  # of the dev projects
+ASKED = {"commit": 200, "mutation": 150, "edit": 150}  # of the dev projects
 MOST_TOKENS = 512  # of an answer that is measured
+ANSWERED_AT_ONCE = 512
 PLAIN_TOKENS, PLAIN_TEXTS = 1024, 128  # of code that no question is asked about
 
 
@@ -36,13 +37,17 @@ def prepare(options: argparse.Namespace) -> None:
     from vivace.models.families.choose import family_for
     from vivace.models.tokenizer import GgufTokenizer
     from vivace.training.data.decontaminate import read_guard
-    from vivace.training.data.prepare import DataPlan, Report, make_examples, make_pairs
+    from vivace.training.data.plan import DataPlan
+    from vivace.training.data.prepare import Report, make_examples, make_pairs
 
     tokenizer = GgufTokenizer(options.model)
     family = family_for(tokenizer, str(options.model))
-    plan, report = DataPlan(options.mutations, options.max_tokens, options.seed), Report()
-    pairs = list(make_pairs(options.commits, read_guard(options.evals), plan, report))
+    plan = DataPlan(**{each.name: getattr(options, each.name) for each in fields(DataPlan)})
+    report = Report()
+    guard = read_guard(options.evals)
+    pairs = list(make_pairs(options.commits, guard, plan, report, options.packages))
     found = make_examples(pairs, tokenizer, family, plan, report)
+    _save_tasks(pairs, found["train"], tokenizer, family, options.out)
     save_examples(found["train"], options.out / TRAIN)
     save_examples(found["dev"], options.out / DEV)
     save_examples(_plain(pairs, tokenizer), options.out / PLAIN)
@@ -66,13 +71,31 @@ def _plain(pairs: Iterable[Any], tokenizer: Any) -> Examples:
 
 
 def _asked(pairs: Iterable[Any]) -> list[Any]:
-    """Return the held-out commits that are answered, too."""
+    """Return the held-out pairs that are answered, too."""
     from vivace.training.data.pairs import Pair
 
-    found: list[Pair] = [pair for pair in pairs if pair.split == "dev" and pair.kind == "commit"]
-    found = [pair for pair in found if len(pair.after) < 3 * MOST_TOKENS]
-    random.Random(1).shuffle(found)
-    return found[:ASKED_COMMITS]
+    asked: list[Pair] = []
+    for kind, most in ASKED.items():
+        found: list[Pair] = [pair for pair in pairs if pair.split == "dev" and pair.kind == kind]
+        found = [pair for pair in found if len(pair.after) < 3 * MOST_TOKENS]
+        random.Random(1).shuffle(found)
+        asked += found[:most]
+    return asked
+
+
+def _save_tasks(pairs: Iterable[Any], examples: Examples, tokenizer: Any, family: Any, out: Path) -> None:
+    """Write what answers of the model's own are judged by, for each training example in its order."""
+    from vivace.training.data.pairs import write_pair
+    from vivace.training.data.prepare import tokens_of
+    from vivace.training.own import TASKS, Task
+
+    by_name = {pair.name: pair for pair in pairs}
+    with (out / TASKS).open("wb") as file:
+        for pair in (by_name[row.name] for row in examples.rows):
+            request, _ = write_pair(pair)
+            _, answer = tokens_of(pair, tokenizer, family)
+            told = (request.fence, request.opening, pair.before, pair.after, answer.old)
+            file.write(msgspec.json.encode(Task(pair.name, pair.kind, *told)) + b"\n")
 
 
 def _save_questions(
@@ -145,22 +168,34 @@ def answer_questions(
     decoder: Any, adapter: Any, data: Path, model: Path, out: Path, most: int = 0, until: float = float("inf")
 ) -> None:
     """Write an answer a line. `most`: of each set, for a try."""
-    from vivace.engine.runners.cuda.model.vocabulary import read_vocabulary
     from vivace.training.answering import write_answers
 
     questions = load_examples(data / QUESTIONS)
-    stops = frozenset(json.loads((data / FACTS).read_text())["stops"])
-    words = read_vocabulary(model, decoder.shape.vocab)
+    stops, text_of = open_words(decoder, data, model)
+    names = dict.fromkeys(row.kind for row in questions.rows)
+    rows = [
+        row
+        for name in names
+        for row in [each for each in questions.rows if each.kind == name][: most or None]
+    ]
+    prompts = [questions.prefix + row.prompt for row in rows]
+    said = write_answers(decoder, adapter, prompts, stops, MOST_TOKENS, at_once=ANSWERED_AT_ONCE, until=until)
     with out.open("w") as file:
-        for name in dict.fromkeys(row.kind for row in questions.rows):
-            rows = [row for row in questions.rows if row.kind == name][: most or None]
-            prompts = [questions.prefix + row.prompt for row in rows]
-            said = write_answers(decoder, adapter, prompts, stops, MOST_TOKENS, until=until)
-            for row, tokens in zip(rows, said, strict=True):
-                text = b"".join(map(words.token_bytes, tokens)).decode("utf-8", "replace")
-                was_cut = not tokens or tokens[-1] not in stops
-                told = {"set_name": name, "name": row.name, "text": text, "was_cut": was_cut}
-                file.write(json.dumps(told) + "\n")
+        for row, tokens in zip(rows, said, strict=True):
+            was_cut = not tokens or tokens[-1] not in stops
+            told = {"set_name": row.kind, "name": row.name, "text": text_of(tokens), "was_cut": was_cut}
+            file.write(json.dumps(told) + "\n")
+
+
+def open_words(
+    decoder: Any, data: Path, model: Path
+) -> tuple[frozenset[int], Callable[[Sequence[int]], str]]:
+    """Return the tokens that end an answer, and what makes text of tokens."""
+    from vivace.engine.runners.cuda.model.vocabulary import read_vocabulary
+
+    words = read_vocabulary(model, decoder.shape.vocab)
+    stops = frozenset(json.loads((data / FACTS).read_text())["stops"])
+    return stops, lambda tokens: b"".join(map(words.token_bytes, tokens)).decode("utf-8", "replace")
 
 
 # ---- judge: needs the sandbox ----------------------------------------------------------------------
@@ -195,18 +230,18 @@ async def _judged(
 ) -> dict[str, Any]:
     from vivace.training.data.pairs import Pair
     from vivace.training.judging import judge_pairs, judge_tasks
-    from vivace.training.questions import pair_question, task_questions
+    from vivace.training.questions import SETS_OF_PAIRS, pair_question, task_questions
 
     found: dict[str, Any] = {}
     for name in dict.fromkeys(each.set_name for each in said):
         answers = {each.name: each for each in said if each.set_name == name}
-        if name == "commits":
+        if name in SETS_OF_PAIRS.values():
             lines = (options.data / "asked.jsonl").read_bytes().splitlines()
             pairs = [msgspec.json.decode(line, type=Pair) for line in lines]
             asked = {(question := pair_question(pair)).name: (question, pair) for pair in pairs}
             asked = {key: each for key, each in asked.items() if key in answers}
             afters = {key: _after(pair) for key, (_, pair) in asked.items()}
-            found[name] = judge_pairs([question for question, _ in asked.values()], answers, afters)
+            found[name] = judge_pairs(name, [question for question, _ in asked.values()], answers, afters)
         else:
             questions = [each for each in task_questions(name, options.evals) if each.name in answers]
             found[name] = await judge_tasks(name, options.evals, questions, answers, known)
@@ -222,6 +257,8 @@ def _after(pair: Any) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
+    from vivace.training.data.plan import DataPlan
+
     parser = argparse.ArgumentParser(prog="python -m vivace.training", description=__doc__)
     commands = parser.add_subparsers(required=True)
 
@@ -232,9 +269,11 @@ def _parser() -> argparse.ArgumentParser:
             made.add_argument(f"--{name}", type=Path, required=True)
         return made
 
-    made = command(prepare, "model", "commits", "evals", "out")
-    for name, value in (("mutations", 0), ("max-tokens", 2048), ("seed", 1)):
-        made.add_argument(f"--{name}", type=int, default=value)
+    made = command(prepare, "model", "evals", "out")
+    made.add_argument("--commits", type=Path, help="folder of mined commits")
+    made.add_argument("--packages", type=Path, help="folder of wheels")
+    for each in fields(DataPlan):
+        made.add_argument(f"--{each.name.replace('_', '-')}", type=int, default=each.default)
     made = command(train, "model", "data", "out")
     made.add_argument("--kinds", default="", help="of examples, with commas between; all by default")
     made.add_argument("--seconds", type=float, default=float("inf"))

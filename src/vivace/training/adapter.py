@@ -1,7 +1,7 @@
 """A LoRA adapter: small matrices beside every projection of every layer, and the file that they lie in.
 
 Owns their beginning (the adapter changes nothing yet), merging, and the file: safetensors with PEFT's names,
-in 16 bits. A file that is damaged, or made for another model, is refused. Does not train.
+in 16 or 8 bits. A file that is damaged, or made for another model, is refused. Does not train.
 """
 
 import json
@@ -21,7 +21,14 @@ PROJECTIONS = (
     *(f"self_attn.{name}_proj" for name in "qkvo"),
     *(f"mlp.{name}_proj" for name in ("gate", "up", "down")),
 )
-_DTYPES = {"F16": (torch.float16, 2), "F32": (torch.float32, 4), "BF16": (torch.bfloat16, 2)}
+_LARGEST = 127  # of 8 bits
+_DTYPES = {
+    "I8": (torch.int8, 1),
+    "F16": (torch.float16, 2),
+    "F32": (torch.float32, 4),
+    "BF16": (torch.bfloat16, 2),
+}
+_NAMES = {dtype: name for name, (dtype, _) in _DTYPES.items()}
 _MAX_HEADER = 1 << 24
 
 
@@ -75,21 +82,46 @@ def merge(weights: StateDict, adapter: Adapter) -> StateDict:
     return merged
 
 
+def to_eight_bits(matrix: torch.Tensor, along: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return whole numbers from -127 to 127, and the scale of each of the adapter's ranks."""
+    matrix = matrix.detach().float().cpu()
+    scales = (matrix.abs().amax(1 - along, keepdim=True) / _LARGEST).clamp(min=1e-12)
+    return (matrix / scales).round().to(torch.int8), scales
+
+
+def as_stored(adapter: Adapter) -> Adapter:
+    """Return the adapter as it comes back from a file of 8 bits."""
+    pairs = {}
+    for name, pair in adapter.pairs.items():
+        parts = [to_eight_bits(matrix, along) for along, matrix in enumerate(pair)]
+        a, b = ((whole.float() * scales).to(adapter.parameters[0].device) for whole, scales in parts)
+        pairs[name] = (a, b)
+    return Adapter(adapter.rank, adapter.alpha, pairs)
+
+
 # ---- its file --------------------------------------------------------------------------------------
 
 
-def save_adapter(adapter: Adapter, path: Path) -> None:
-    """Write the adapter in fp16."""
-    tensors = {
-        f"base_model.model.model.{name}.lora_{which}.weight": matrix.detach().half().cpu().contiguous()
-        for name, pair in adapter.pairs.items()
-        for which, matrix in zip("AB", pair, strict=True)
-    }
+def save_adapter(adapter: Adapter, path: Path, bits: int = 16) -> None:
+    """Write the adapter in fp16, or in 8 bits with a scale for each rank."""
+    tensors: dict[str, torch.Tensor] = {}
+    for name, pair in adapter.pairs.items():
+        for along, (which, matrix) in enumerate(zip("AB", pair, strict=True)):
+            key = f"base_model.model.model.{name}.lora_{which}"
+            if bits == 16:
+                tensors[f"{key}.weight"] = matrix.detach().half().cpu().contiguous()
+            else:
+                whole, scales = to_eight_bits(matrix, along)
+                tensors[f"{key}.weight"], tensors[f"{key}.scales"] = whole.contiguous(), scales.contiguous()
     header: dict[str, Any] = {"__metadata__": {"rank": str(adapter.rank), "alpha": str(adapter.alpha)}}
     at = 0
     for name, each in tensors.items():
         size = each.numel() * each.element_size()
-        header[name] = {"dtype": "F16", "shape": list(each.shape), "data_offsets": [at, at + size]}
+        header[name] = {
+            "dtype": _NAMES[each.dtype],
+            "shape": list(each.shape),
+            "data_offsets": [at, at + size],
+        }
         at += size
     head = json.dumps(header).encode()
     head += b" " * (-len(head) % 8)
@@ -114,7 +146,7 @@ def load_adapter(path: Path, shape: Shape, weights: StateDict, device: torch.dev
     pairs = {}
     wanted = projections(shape)
     for name in wanted:
-        found = [tensors.pop(f"base_model.model.model.{name}.lora_{which}.weight", None) for which in "AB"]
+        found = [_taken(tensors, f"base_model.model.model.{name}.lora_{which}") for which in "AB"]
         rows, columns = weights[f"{name}.weight"].shape
         if [None if each is None else tuple(each.shape) for each in found] != [(rank, columns), (rows, rank)]:
             raise _foreign(path, name)
@@ -123,6 +155,14 @@ def load_adapter(path: Path, shape: Shape, weights: StateDict, device: torch.dev
     if tensors:
         raise _foreign(path, next(iter(tensors)))
     return Adapter(rank, alpha, pairs)
+
+
+def _taken(tensors: dict[str, torch.Tensor], key: str) -> torch.Tensor | None:
+    whole, scales = tensors.pop(f"{key}.weight", None), tensors.pop(f"{key}.scales", None)
+    if whole is None or whole.dtype != torch.int8:
+        return whole
+    ranks = whole.shape[0 if key.endswith("A") else 1]
+    return whole.float() * scales if scales is not None and scales.numel() == ranks else None
 
 
 def _read_tensors(raw: bytes) -> tuple[dict[str, torch.Tensor], dict[str, str]]:

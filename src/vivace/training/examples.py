@@ -15,7 +15,7 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 
 from vivace.errors import FileProblem
 
-FORMAT = "vivace examples 1"
+FORMAT = "vivace examples 2"
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Example:
     name: str  # what it is from: project, commit, unit
     group: str  # which figures it counts in: its project
     kind: str
+    changed: tuple[bool, ...] = ()  # of the answer's tokens, which do not repeat the old text; empty: all
 
     def __len__(self) -> int:
         return len(self.prompt) + len(self.answer)
@@ -59,6 +60,7 @@ def save_examples(examples: Examples, path: Path) -> None:
         "tokens": torch.tensor(tokens, dtype=torch.int32),
         "prompts": torch.tensor([len(row.prompt) for row in rows], dtype=torch.int32),
         "answers": torch.tensor([len(row.answer) for row in rows], dtype=torch.int32),
+        "changed": torch.tensor([each for row in rows for each in _changed(row)], dtype=torch.bool),
         "names": [row.name for row in rows],
         "groups": [row.group for row in rows],
         "kinds": [row.kind for row in rows],
@@ -78,16 +80,26 @@ def load_examples(path: Path) -> Examples:
     prompts, answers = stored["prompts"].tolist(), stored["answers"].tolist()
     ends = list(accumulate(count for pair in zip(prompts, answers, strict=True) for count in pair))
     starts = [0, *ends]
+    changed, is_changed = stored["changed"].tolist(), [0, *accumulate(answers)]
     texts = zip(stored["names"], stored["groups"], stored["kinds"], strict=True)
     rows = tuple(
         Example(
             tuple(tokens[starts[2 * at] : ends[2 * at]]),
             tuple(tokens[ends[2 * at] : ends[2 * at + 1]]),
             *text,
+            _told(changed[is_changed[at] : is_changed[at + 1]]),
         )
         for at, text in enumerate(texts)
     )
     return Examples(tuple(stored["prefix"].tolist()), rows)
+
+
+def _changed(row: Example) -> tuple[bool, ...]:
+    return row.changed or (True,) * len(row.answer)
+
+
+def _told(changed: list[bool]) -> tuple[bool, ...]:
+    return () if all(changed) else tuple(changed)
 
 
 def _unreadable(path: Path, why: str) -> FileProblem:

@@ -68,16 +68,16 @@ async def judge_tasks(
 
 
 def judge_pairs(
-    questions: Sequence[Question], answers: Mapping[str, Answered], afters: Mapping[str, str]
+    set_name: str, questions: Sequence[Question], answers: Mapping[str, Answered], afters: Mapping[str, str]
 ) -> list[Verdict]:
-    """Compare answers with what the real commit made of the file. Many other answers would be right too."""
+    """Compare answers with what the author made of the file. Many other answers may be right too."""
     verdicts = []
     for question in questions:
         answer = answers[question.name]
         after = None if answer.was_cut else question.file_after(answer.text)
         is_right = after is not None and is_same(after, afters[question.name])
         verdicts.append(
-            Verdict("commits", question.name, is_right, _says_nothing(question, answer), after is None)
+            Verdict(set_name, question.name, is_right, _says_nothing(question, answer), after is None)
         )
     return verdicts
 

@@ -24,8 +24,21 @@ class Losses(NamedTuple):
     kl: torch.Tensor
 
 
-def backward(decoder: Decoder, adapter: Adapter, batch: Batch, kl_weight: float, targets: int) -> Losses:
-    """Add the gradient of (nats + kl_weight × kl) / targets to the adapter; return both sums."""
+def backward(
+    decoder: Decoder,
+    adapter: Adapter,
+    batch: Batch,
+    kl_weight: float,
+    targets: int,
+    copied_weight: float = 1.0,
+    weight: float = 0.0,
+) -> Losses:
+    """Add the gradient of weighted nats / weight + kl_weight × kl / targets to the adapter; return both sums.
+
+    A target that repeats the old text counts `copied_weight`, others 1. `weight`: the sum over all targets of
+    the step; as many as targets unless told. The sum of nats that is returned is not weighted.
+    """
+    weights = torch.where(batch.changed, 1.0, copied_weight)
     mask = attention_mask(batch.segments)
     base = None
     if kl_weight:
@@ -37,13 +50,14 @@ def backward(decoder: Decoder, adapter: Adapter, batch: Batch, kl_weight: float,
     for start in range(0, len(batch.targets), PIECE):
         part = slice(start, start + PIECE)
         logs = F.log_softmax(decoder.logits(leaf[part]).float(), dim=-1)
-        loss = piece = F.nll_loss(logs, batch.targets[part], reduction="sum")
-        nats += piece.detach()
+        each = F.nll_loss(logs, batch.targets[part], reduction="none")
+        nats += each.detach().sum()
+        loss = (each * weights[part]).sum() / (weight or targets)
         if base is not None:
             distance = _kl(decoder, base[part], logs)
             kl += distance.detach()
-            loss = loss + kl_weight * distance
-        torch.autograd.backward(loss / targets)
+            loss = loss + kl_weight * distance / targets
+        torch.autograd.backward(loss)
     assert leaf.grad is not None
     torch.autograd.backward(states, leaf.grad)
     return Losses(nats, kl)

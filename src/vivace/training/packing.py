@@ -28,6 +28,7 @@ class Batch:
     places: torch.Tensor  # [targets, 2]: row and column
     targets: torch.Tensor  # [targets]
     owners: torch.Tensor  # [targets]: the example's index in what was packed
+    changed: torch.Tensor  # [targets]: whether it is a change, and no copy of the old text
 
     def to(self, device: torch.device | str) -> "Batch":
         return Batch(
@@ -65,6 +66,7 @@ def collate(
     tokens, positions = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.long)
     segments = torch.full(shape, PADDING, dtype=torch.long)
     places, targets, owners = list[tuple[int, int]](), list[int](), list[int]()
+    changed = list[bool]()
     for number, row in enumerate(rows):
         line, where, which = list(prefix), list(range(len(prefix))), [PREFIX] * len(prefix)
         for segment, index in enumerate(row, start=1):
@@ -76,12 +78,12 @@ def collate(
             places += [(number, first + step) for step in range(len(example.answer))]
             targets += example.answer
             owners += [index] * len(example.answer)
+            changed += example.changed or (True,) * len(example.answer)
         tokens[number, : len(line)] = torch.tensor(line)
         positions[number, : len(line)] = torch.tensor(where)
         segments[number, : len(line)] = torch.tensor(which)
-    return Batch(
-        tokens, positions, segments, torch.tensor(places), torch.tensor(targets), torch.tensor(owners)
-    )
+    told = [torch.tensor(each) for each in (places, targets, owners, changed)]
+    return Batch(tokens, positions, segments, *told)
 
 
 def attention_mask(segments: torch.Tensor) -> torch.Tensor:

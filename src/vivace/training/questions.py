@@ -21,6 +21,7 @@ from vivace.agent.edits.write.rewrite import Rewrite, rewrite_request
 from vivace.eval.edits.tasks import FILE, SetName, read_tasks
 from vivace.training.data.pairs import Outlined, Pair
 
+SETS_OF_PAIRS = {"commit": "commits", "mutation": "mutations", "edit": "edits", "open": "opens"}
 _NAMED = re.compile(r"^Fix the bug in (\w+)\.")
 
 
@@ -61,8 +62,7 @@ def task_questions(set_name: SetName, folder: Path) -> Iterator[Question]:
 
 def pair_question(pair: Pair) -> Question:
     file = Outlined(pair.path, pair.file)
-    name = f"{pair.repo}@{pair.origin[:12]} {pair.unit}"
-    return Question(name, "commits", file, file.unit_of(pair), pair.instruction)
+    return Question(pair.name, SETS_OF_PAIRS[pair.kind], file, file.unit_of(pair), pair.instruction)
 
 
 def _only_unit(file: Outlined, instruction: str) -> Unit | None:

@@ -37,6 +37,7 @@ class SftPlan:
     alpha: float = 32.0
     learning_rate: float = 1e-4
     kl_weight: float = 0.05
+    copied_weight: float = 1.0  # of tokens that repeat the old unit; 1: like the others
     epochs: int = 1
     row_tokens: int = 4096
     rows_at_once: int = 4  # that are in memory
@@ -126,6 +127,7 @@ class Training:
         plan, begun = self.plan, time.monotonic()
         rows = self.steps[self.step]
         count = sum(len(self.examples.rows[index].answer) for row in rows for index in row)
+        weight = sum(self._weight(index) for row in rows for index in row)
         rate = plan.rate(self.step, len(self.steps))
         for group in self._optimizer.param_groups:
             group["lr"] = rate
@@ -134,7 +136,10 @@ class Training:
             part = rows[start : start + plan.rows_at_once]
             batch = collate(self.examples.prefix, self.examples.rows, part)
             tokens += batch.tokens.numel()
-            found = backward(self.decoder, self.adapter, batch.to(self.decoder.device), plan.kl_weight, count)
+            found = backward(
+                *(self.decoder, self.adapter, batch.to(self.decoder.device), plan.kl_weight, count),
+                *(plan.copied_weight, weight),
+            )
             sums = Losses(*(total + each.cpu() for total, each in zip(sums, found, strict=True)))
         norm = torch.nn.utils.clip_grad_norm_(self.adapter.parameters, 1.0)
         is_finite = bool(torch.isfinite(norm))
@@ -152,6 +157,11 @@ class Training:
             "targets": count,
             "tokens_per_s": round(tokens / (time.monotonic() - begun)),
         }
+
+    def _weight(self, index: int) -> float:
+        row = self.examples.rows[index]
+        changed = sum(row.changed) if row.changed else len(row.answer)
+        return changed + self.plan.copied_weight * (len(row.answer) - changed)
 
     def _log(self, figures: dict[str, Any]) -> None:
         with (self.folder / LOG).open("a") as file:

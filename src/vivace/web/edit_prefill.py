@@ -15,8 +15,9 @@ from vivace.agent.edits.apply.files import OpenFiles
 from vivace.agent.edits.find.locate import locate_messages, shortlist
 from vivace.agent.edits.find.target import Lines, Target
 from vivace.agent.edits.find.units import unit_around
+from vivace.agent.edits.part_writing import first_messages
+from vivace.agent.edits.rewriting import UnitTask
 from vivace.agent.edits.scope import EditScope, read_scope
-from vivace.agent.edits.write.rewrite import rewrite_request
 from vivace.agent.memory.opening import memory_for
 from vivace.agent.prompting import Message
 from vivace.config import Settings
@@ -61,5 +62,5 @@ class EditReading:
             return locate_messages(scope.source, short, request.draft)[:-1]
         settings = self._connection.settings
         recalled = memory_for(settings, folder, settings.model).recall(request.draft, [path])
-        asked = rewrite_request(scope.source, scope.units, scope.unit, request.draft, recalled=recalled)
-        return asked.messages[:-1]
+        source, language, unit = scope.source, scope.language, scope.unit
+        return first_messages(UnitTask(source, language, scope.units, unit, request.draft, recalled=recalled))

@@ -155,7 +155,7 @@ def _files_asked(files: Sequence[FileProposal]) -> list[FileAsked]:
                 old_text=_text(file.source.raw),
                 new_text=_text(file.new_bytes),
                 hunks=[_hunk_asked(before + index, hunk) for index, hunk in enumerate(file.hunks)],
-                problems=list(file.problems),
+                problems=[*file.problems, *file.faults],
                 is_removed=file.is_removed,
             )
         )

@@ -88,3 +88,18 @@ async def test_an_edit_is_warm_when_it_is_sent(
     await model.score([*messages, begun_answer("`")], ["add`"])
     assert model.waterfalls[-1].new_tokens <= SPARE_TOKENS
     assert model.waterfalls[-1].cached_tokens > 100
+
+
+async def test_an_edit_that_names_no_file_is_warm_when_it_is_sent(
+    talk: Conversation, face: Face, folder: Path
+) -> None:
+    """Where words alone find the place, its rewrite's prompt is read while the instruction is typed."""
+    write(folder / "add.py", "def add(a, b):\n    return a + b\n\n\ndef other():\n    pass\n")
+    instruction = "other should return the number 1"
+    await talk.prefill(instruction)
+    await face.until(lambda: bool(seen := face.seen(PromptWarmed)) and seen[-1].warm_tokens > 0)
+    model = await talk.connection.model(talk.model)
+    messages = draft_messages(folder, instruction, "add.py:other")
+    await model.score([*messages, begun_answer("```python\ndef other")], ["("])
+    assert model.waterfalls[-1].new_tokens <= SPARE_TOKENS
+    assert model.waterfalls[-1].cached_tokens > 100

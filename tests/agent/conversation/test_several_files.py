@@ -73,6 +73,32 @@ async def test_a_renamed_function_is_renamed_where_it_is_used(begin: Begin, face
     assert texts(shop.parent) == (RENAMED, APP.replace("total", "amount"))
 
 
+@pytest.mark.parametrize("names", ["`other` and `main`", "both other and main", "other() and main()"])
+async def test_functions_of_several_files_are_all_edited(
+    begin: Begin, face: Face, shop: Path, names: str
+) -> None:
+    """An instruction that lists functions of two files, and mentions none, changes both files."""
+    talk = begin(TALK)
+    await talk.send(f"in {names} change what is returned")
+    [plan] = face.seen(EditPlanned)
+    assert sorted((each.path.name, each.unit.name) for each in plan.units) == [
+        ("app.py", "main"),
+        ("shop.py", "other"),
+    ]
+    assert texts(shop.parent) == (
+        SHOP.replace("return 1", "return 2"),
+        APP.replace("return total", "return amount"),
+    )
+
+
+async def test_a_name_that_two_files_have_lists_nothing(begin: Begin, face: Face, shop: Path) -> None:
+    """Of functions with one name it is not known which is meant: one file is chosen."""
+    del shop
+    talk = begin(TALK)
+    await talk.send("in `total` and `main` change what is returned")
+    assert len(face.seen(FileChosen)) <= 1
+
+
 @pytest.mark.usefixtures("shop")
 async def test_it_is_all_that_was_edited_before(begin: Begin, face: Face) -> None:
     """An instruction that refers back to an edit of two units is about both."""

@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from vivace.errors import FileProblem, UsageError
-from vivace.eval.edits.results import Answer, Results, Score
+from vivace.eval.edits.results import Answer, Results, Score, replaced
 
 
 def answer_of(task: str, code: str | None = "x = 1\n") -> Answer:
@@ -79,3 +81,14 @@ def test_it_can_begin_anew(tmp_path: Path) -> None:
         results.add(answer_of("b"))
     with Results(tmp_path / "r.jsonl") as results:
         assert {key[3] for key in results.answers} == {"b"}
+
+
+TEXTS = st.lists(st.sampled_from(["a", "b", "", "c"]), max_size=8).map("\n".join)
+
+
+@given(TEXTS, TEXTS)
+def test_replaced_lines_make_the_text_again(before: str, after: str) -> None:
+    """Of any two texts; where they are the same nothing is replaced."""
+    change = replaced("a.py", before, after)
+    assert change.applied_to(before) == after
+    assert before != after or not change.lines

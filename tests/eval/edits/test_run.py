@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from xml.etree import ElementTree
 
+import msgspec
 import pytest
 
 from tests.sandboxes import needs_sandbox
@@ -98,11 +99,11 @@ async def test_answers_can_be_judged_later(
         assert "not judged yet" in table(summary(plan, results))
     with Results(tmp_path / "r.jsonl") as results:
         (found,) = plans_of(results, data)
-        await judge_results(found.keys, results, silent)
+        await judge_results(found, results, silent)
         counts = summary(found, results)["efforts"]["low"]
         assert (counts["passed"], counts["unjudged"]) == (1, 0)
         told: list[str] = []
-        await judge_results(found.keys, results, lambda answer, _: told.append(answer.task))
+        await judge_results(found, results, lambda answer, _: told.append(answer.task))
         assert not told
 
 
@@ -159,3 +160,18 @@ def test_the_plot_rises_with_the_score_and_goes_right_with_the_time(data: Path, 
     assert "16 beside each other" in svg([report])
     report["efforts"] = {}
     assert "Nothing has been judged" in svg([report])
+
+
+def test_tokens_per_changed_line_are_told_for_long_units(data: Path, tmp_path: Path) -> None:
+    """All tokens of the edits of long units over all lines that these changed; others do not count."""
+    plan = plan_of(data, "m", "low")
+    with Results(tmp_path / "r.jsonl") as results:
+        for (set_name, model, effort, name), task in plan.keys:
+            answer = Answer(set_name, model, effort, name, task.reference, output_tokens=120, lines_changed=4)
+            long = {"Own/add": 4, "Own/mul": 8}.get(name)
+            if long:
+                answer = msgspec.structs.replace(answer, has_long_unit=True, lines_changed=long)
+            results.add(answer)
+        report = summary(plan, results)
+    assert report["efforts"]["low"]["long_units"] == {"edits": 2, "tokens_per_changed_line": 20.0}
+    assert "low: 20.0 tokens written per changed line, in 2 edits of units over 60 lines." in table(report)

@@ -12,7 +12,8 @@ from vivace.models.families.qwen25 import Qwen25
 from vivace.models.tokenizer import ByteTokenizer
 from vivace.training.data.decontaminate import Guard
 from vivace.training.data.pairs import Pair, write_pair
-from vivace.training.data.prepare import DataPlan, Report, make_examples, make_pairs
+from vivace.training.data.plan import DataPlan
+from vivace.training.data.prepare import Report, make_examples, make_pairs
 from vivace.training.examples import Example, Examples, load_examples, save_examples
 
 OTHER = commit(
@@ -37,9 +38,7 @@ def test_prompts_and_answers_are_the_requests(tmp_path: Path) -> None:
     found = make_examples(pairs, tokenizer, Qwen25(tokenizer), PLAN, report)
     by_name = {row.name: row for each in found.values() for row in each.rows}
     for pair in pairs:
-        row = by_name[f"{pair.repo}@{pair.origin[:12]} {pair.unit}"]
-        if row.kind != pair.kind:
-            continue  # a mutation of the unit that the commit changed
+        row = by_name[pair.name]
         request, answer = write_pair(pair)
         prompt = bytes(token for token in (*found["train"].prefix, *row.prompt) if token < 256).decode()
         assert prompt.endswith(f"assistant\n{request.messages[-1]['content']}")

@@ -72,7 +72,7 @@ class AcpPresenter:
     # ---- questions --------------------------------------------------------------------------------
 
     async def decide(self, proposal: Proposal) -> Decision:
-        if self.accepts_all and not proposal.problems:
+        if self.accepts_all and not proposal.problems and not proposal.faults:
             return Accept()
         await self._updates.drain()
         by_hunk = [BY_HUNK] if len(proposal.hunks) > 1 else []
@@ -171,7 +171,7 @@ class AcpPresenter:
                 self._note(event.in_words)
             case edit_events.EditProposed(proposal=proposal):
                 self._edit.propose(proposal)
-                for problem in proposal.problems:
+                for problem in (*proposal.problems, *proposal.faults):
                     self._updates.say_line(f"Look twice: {problem}")
                 for missing in proposal.missing:
                     self._updates.say_line(f"Left out: {missing}")

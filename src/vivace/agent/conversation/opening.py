@@ -1,7 +1,7 @@
 """Begin a conversation, take one up again, or find the last one of a folder.
 
 Owns where conversations are kept: one file each under `state_dir/conversations`. Does not own the file's
-format (`transcript.schema`) nor what a conversation does (`conversation`).
+format (`events.base`) nor what a conversation does (`conversation`).
 """
 
 import time

@@ -1,7 +1,8 @@
 """One edit, from the user's words to a proposal: plan the units, rewrite one after the other. Writes nothing.
 
-Owns the order of the steps, what becomes of a unit that fails, and that imports are added when all units are
-there. Does not own which units (`plan`), how one is rewritten (`rewriting`), nor the files (`flow`).
+Owns the order of the steps, what becomes of a unit that fails, and that imports are added and the whole is
+judged when all units are there. Does not own which units (`plan`), how one is rewritten (`rewriting`), nor
+the files (`flow`).
 """
 
 import asyncio
@@ -11,8 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from vivace.agent.edits.apply.source import splice
+from vivace.agent.edits.check.stubs import LEFT, with_stubs
 from vivace.agent.edits.find.languages import PYTHON, language_for
-from vivace.agent.edits.find.units import Unit
+from vivace.agent.edits.find.units import Unit, implementation_of
+from vivace.agent.edits.judging import with_faults
+from vivace.agent.edits.part_writing import is_in_parts, rewrite_parts
 from vivace.agent.edits.plan.callers import callers_left_behind
 from vivace.agent.edits.plan.draft import Draft
 from vivace.agent.edits.plan.moving import moved
@@ -22,7 +26,7 @@ from vivace.agent.edits.proposal import FileProposal, Proposal, make_proposal
 from vivace.agent.edits.repair.imports.step import add_imports, missing_names
 from vivace.agent.edits.rewriting import UnitTask, Writing, is_usable, rewrite_unit
 from vivace.agent.edits.scope import EditScope
-from vivace.agent.effort import BUDGETS, Effort
+from vivace.agent.effort import BUDGETS, Budget, Effort
 from vivace.agent.events.edit import (
     EditPlanned,
     EditProposed,
@@ -61,14 +65,14 @@ async def propose(
         known = (recalled or {}).get(step.scope.source.path, NOTHING)
         async with aclosing(_carry_out(model, step, draft, instruction, effort, len(steps), known)) as events:
             async for event in events:
-                if isinstance(event, UnitLeft) and event.problem and step.need != "guess":
+                if isinstance(event, UnitLeft) and event.is_failure_of(step.unit) and step.need != "guess":
                     missing.append(f"{step.unit.qualified_name}: {event.problem}")
                 yield event
         done.append(step)
         if more := _left_behind(step, draft, steps):
             steps += more
             yield _planned(steps)
-    files = []
+    files: list[FileProposal] = []
     for file in draft.proposal(instruction).files:
         if missing:  # a name may be a missing unit's
             files.append(file)
@@ -76,8 +80,8 @@ async def propose(
         if added := await _with_imports(model, file):
             yield added[0]
         files.append(added[1] if added else file)
-        if undefined := _undefined(files[-1]):
-            yield NamesUndefined(file.source.path, undefined)
+    if not missing:
+        files = list(await with_faults(files, scopes[0].files))
     yield EditProposed(Proposal(tuple(files), tuple(missing)), by="model")
 
 
@@ -104,7 +108,8 @@ async def _carry_out(
     draft.open(scope.source, scope.units)
     is_alone = step_count == 1
     unit = draft.moved(path, step.unit)
-    yield UnitLocated(draft.source(path), unit, was_ranked=step.was_ranked)
+    written = implementation_of(draft.source(path), unit)
+    yield UnitLocated(draft.source(path), written, was_ranked=step.was_ranked)
     if step.new_text is not None and is_usable(known := _known(step, draft, unit, instruction)):
         draft.take(step.unit, known)
         return
@@ -118,16 +123,20 @@ async def _carry_out(
         done=draft.diff(),
         is_alone=is_alone,
         recalled=recalled,
+        files=scope.files,
     )
     budget = BUDGETS[effort] if step.need != "guess" else BUDGETS["low"]
     problem = ""
     try:
-        async with aclosing(rewrite_unit(model, task, budget)) as events:
+        async with aclosing(_writing(model, task, budget)) as events:
             async for event in events:
                 if not isinstance(event, FileProposal):
                     yield event
                 elif is_alone or (event.hunks and not event.problems):
-                    draft.take(step.unit, event)
+                    followed = with_stubs(task.source, task.language, unit, event.new_bytes)
+                    for stub in followed.left:
+                        yield UnitLeft(path, stub, LEFT)
+                    draft.take(step.unit, _with_bytes(event, followed.new_bytes))
                     return
                 else:
                     problem = " ".join(event.problems)
@@ -136,6 +145,19 @@ async def _carry_out(
             raise
         problem = error.message
     yield UnitLeft(path, step.unit, problem)
+
+
+def _with_bytes(proposal: FileProposal, new_bytes: bytes) -> FileProposal:
+    """Return the proposal with its overload signatures as they are now."""
+    if new_bytes == proposal.new_bytes:
+        return proposal
+    return replace(proposal.with_bytes(new_bytes), others=proposal.others)
+
+
+def _writing(
+    model: Model, task: UnitTask, budget: Budget
+) -> AsyncGenerator[UnitLocated | Writing | FileProposal]:
+    return rewrite_parts(model, task, budget) if is_in_parts(task) else rewrite_unit(model, task, budget)
 
 
 def _known(step: Step, draft: Draft, unit: Unit, instruction: str) -> FileProposal:

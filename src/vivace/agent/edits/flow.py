@@ -19,9 +19,10 @@ from vivace.agent.edits.check.substance import WORDS_ALONE
 from vivace.agent.edits.conflict import Stop, TakeFile, TakeText, find_conflict, is_merged
 from vivace.agent.edits.edit import propose
 from vivace.agent.edits.proposal import Accept, AcceptHunks, Decision, Proposal, Reject, UseText
-from vivace.agent.edits.repair.user_tests import AllowedTests, check_can_run, run_tests
+from vivace.agent.edits.repair.passing import judged_by_tests
+from vivace.agent.edits.repair.user_tests import AllowedTests, check_can_run
 from vivace.agent.edits.scope import EditScope
-from vivace.agent.effort import BUDGETS, DEFAULT_EFFORT, Effort
+from vivace.agent.effort import DEFAULT_EFFORT, Effort
 from vivace.agent.events.edit import (
     ConflictResolved,
     DiffGrew,
@@ -32,8 +33,6 @@ from vivace.agent.events.edit import (
     EditStarted,
     Reason,
     UnitLocated,
-    UserTestsEnded,
-    UserTestsStarted,
 )
 from vivace.agent.events.every import AgentEvent
 from vivace.agent.events.turn import TimesMeasured, TurnTimes, WritingEnded
@@ -41,7 +40,7 @@ from vivace.agent.memory.recall import Memory, Recalled, joined
 from vivace.agent.model import Model
 from vivace.agent.options import Approval
 from vivace.agent.presenter import Presenter
-from vivace.errors import EditConflict, EditRejected, TestsCannotRun
+from vivace.errors import EditConflict, EditRejected
 from vivace.protocol.shapes.events import Waterfall
 
 
@@ -182,7 +181,9 @@ async def _write(task: EditTask, model: Model, presenter: Presenter) -> Proposal
         presenter.show(WritingEnded())
     assert isinstance(last, EditProposed), "the last event, if nothing was raised"
     if task.tests and last.proposal.hunks and not last.proposal.problems:
-        last = EditProposed(await _tested(task.tests, task.effort, last.proposal, presenter), by="model")
+        last = EditProposed(
+            await judged_by_tests(task.tests, task.effort, last.proposal, presenter), by="model"
+        )
     presenter.show(last)
     _check_usable(last.proposal, task.approval)
     times = _named(model.waterfalls[turns_before:], located - turns_before)
@@ -206,31 +207,6 @@ def _named(waterfalls: list[Waterfall], located: int) -> tuple[TurnTimes, ...]:
     return tuple(TurnTimes.of(name, each) for name, each in zip(names, waterfalls, strict=True))
 
 
-async def _tested(tests: AllowedTests, effort: Effort, proposal: Proposal, presenter: Presenter) -> Proposal:
-    """Return the first proposal that the user's tests pass for, or the best one. Other answers come after it.
-
-    There are others only where one unit of one file is changed.
-    """
-    presenter.show(UserTestsStarted(tests.line))
-    alone = proposal.files[0].others if len(proposal.files) == 1 else ()
-    others = [replace(proposal, files=(each,)) for each in alone]  # what is missing stays missing
-    output = ""
-    tried = 0
-    for candidate in [proposal, *others][: BUDGETS[effort].trials]:
-        try:
-            outcome = await run_tests(tests, candidate)
-        except TestsCannotRun as error:
-            presenter.show(UserTestsEnded(False, tried, why_not=error.message, output=output))
-            raise
-        tried += 1
-        output = output or outcome.output
-        if outcome.has_passed:
-            presenter.show(UserTestsEnded(has_passed=True, tried=tried))
-            return candidate
-    presenter.show(UserTestsEnded(has_passed=False, tried=tried, output=output))
-    return proposal
-
-
 def _check_usable(proposal: Proposal, approval: Approval) -> None:
     """Raise if there is nothing to offer. A part of what was asked for needs the user's own yes."""
     if proposal.problems == (WORDS_ALONE,):
@@ -243,6 +219,11 @@ def _check_usable(proposal: Proposal, approval: Approval) -> None:
         raise EditRejected(
             "The model's answer cannot be used: " + " ".join(proposal.problems),
             "Nothing was written. Say it in other words, or name the part: PATH:NAME.",
+        )
+    if proposal.faults and approval == "always":
+        raise EditRejected(
+            "The nearest try, shown above, would break something: " + " ".join(proposal.faults),
+            "Nothing was written. Say it in other words, or edit without --yes to decide yourself.",
         )
     if proposal.missing and (not proposal.hunks or approval == "always"):
         raise EditRejected(

@@ -56,6 +56,7 @@ class FileProposal:
     problems: tuple[str, ...]  # why it should not be written; empty when it may
     others: tuple["FileProposal", ...] = ()  # what other answers would make of it, the best first
     is_removed: bool = False  # the file goes, and does not only become empty
+    faults: tuple[str, ...] = ()  # what it would newly break; only a person's own yes writes it
 
     @property
     def rows(self) -> list[Row]:
@@ -107,6 +108,11 @@ class Proposal:
         if len(self.files) == 1:
             return self.files[0].problems
         return tuple(f"{file.source.path.name}: {each}" for file in self.files for each in file.problems)
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """Return what it would newly break, in sentences; nothing is known of the user's own text."""
+        return tuple(dict.fromkeys(each for file in self.files for each in file.faults))
 
     @property
     def changed(self) -> tuple[FileProposal, ...]:

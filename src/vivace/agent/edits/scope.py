@@ -34,6 +34,7 @@ class EditScope:
     unit: Unit | None  # None: the model shall choose
     files: Files = DISK  # where other files of the edit are read, and by whom it is written
     is_found: bool = False  # nobody named the file: where the unit is not clear either, the user is asked
+    favoured: tuple[str, ...] = ()  # units that a long text's words speak for most: another is not clear
 
 
 def read_scope(target: Target, *, to_write: bool, instruction: str = "", files: Files = DISK) -> EditScope:

@@ -1,7 +1,7 @@
 """What happens while files are edited, as values that any face can show.
 
 Owns shapes only. `edits.flow` says them in this order: started, planned if there are several units, for each
-unit located and grew …, ended (`turn_events`), proposed, measured, decided, applied or not applied. Does not
+unit located and grew …, ended (`turn`), proposed, measured, decided, applied or not applied. Does not
 own how they are shown (`presenter`).
 """
 
@@ -54,6 +54,10 @@ class UnitLeft:
     path: Path
     unit: Unit
     problem: str  # in sentences; "" if it needs no change
+
+    def is_failure_of(self, unit: Unit) -> bool:
+        """Return whether this unit should have changed; it may also be an overload signature of one."""
+        return self.unit is unit and self.problem != ""
 
     @property
     def in_words(self) -> str:

@@ -1,6 +1,6 @@
 """The steps of a task, as values that any face can show and any program can read: one JSON object a line.
 
-Owns the published schema, which is the transcript's (`transcript.schema`): a reader passes over types and
+Owns the published schema, that of all events (`base`): a reader passes over types and
 fields that it does not know. Secrets are taken out where a step becomes a line, and only there. Does not own
 the loop (`task`).
 """

@@ -161,7 +161,7 @@ class UnitsTask:
             seconds=round(time.monotonic() - self._began_s, 3),
             entries=tuple(self._presenter.entries),
             refused=int(is_refused),
-            error=Failed.of(error) if error else None,
+            error=Failed(code=error.code, message=error.message, hint=error.hint) if error else None,
         )
 
 
@@ -190,7 +190,8 @@ class UnitsPresenter:
                 self._plan = [(name, known.get(name, "pending")) for name in names]
                 self._show_plan()
             case UnitLocated(source=source, unit=unit):
-                self._advance()
+                if unit.kind != "part":
+                    self._advance()
                 self._say(f"Rewriting {unit.qualified_name} in {self._name(source.path)}.\n")
             case UnitLeft():
                 self._say(f"{event.in_words}\n")
@@ -201,6 +202,8 @@ class UnitsPresenter:
                 self._show_plan()
                 for missing in proposal.missing:
                     self._say(f"Not in it: {missing}\n")
+                for fault in proposal.faults:
+                    self._say(f"{fault}\n")
             case AttemptStarted():
                 self._answer = ""
             case AnswerGrew(text=delta):
@@ -216,9 +219,11 @@ class UnitsPresenter:
 
     async def decide(self, proposal: Proposal) -> Decision:
         verdict = self._verdict(proposal)
-        if verdict.kind == "allow":
+        if verdict.kind == "allow" and not proposal.faults:
             return Accept()
         self._say(f"{self.diff_of(proposal)}\n")
+        if verdict.kind == "allow":  # nobody has seen this one
+            return self._refused(" ".join(proposal.faults))
         if verdict.kind == "refuse":
             return self._refused(verdict.reason)
         try:

@@ -1,6 +1,6 @@
 """How far an earlier process came with a workflow, from the lines of its log.
 
-Owns the fold. Does not own the lines (`loop.steps`) nor the file (`tasks.log`).
+Owns the fold. Does not own the lines (`events.task`) nor the file (`tasks.log`).
 """
 
 from collections.abc import Iterable

@@ -54,6 +54,7 @@ def doctor(as_json: bool, quick: bool, tunes: bool, with_costly: bool) -> int:
         _device(settings),
         _installation(),
         _sandbox(),
+        _checkers(),
         *_places(settings),
         *_model(settings),
         *_tiers(settings),
@@ -135,6 +136,15 @@ def _sandbox() -> Finding:
     if problem is None:
         return Finding("sandbox", "bubblewrap")
     return Finding("sandbox", f"none; {lost}. {why_none(problem)}", problem.hint)
+
+
+def _checkers() -> Finding:
+    """Which checkers look at edits beside our own."""
+    from vivace.agent.edits.check.faults.tools import NAMES, find_checker
+
+    here = [name for name in NAMES if find_checker(name)]
+    more = "" if len(here) == len(NAMES) else "; ruff and ty look, too, after `vivace extras add checks`"
+    return Finding("checkers", ", ".join(["our own", *here]) + more)
 
 
 def _places(settings: "Settings") -> list[Finding]:

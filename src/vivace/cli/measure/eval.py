@@ -1,6 +1,7 @@
 """`vivace eval`: whether a model obeys in the middle of an answer, and how often its edits are right.
 
-Owns the options. Does not measure: `vivace.eval` does, and `cli.measure.evaluating` says what comes of edits.
+Owns the options. Does not measure: `vivace.eval` does; `cli.measure.evaluating` says what comes of edits, and
+`cli.measure.requesting` what comes of requests.
 """
 
 from pathlib import Path
@@ -143,3 +144,82 @@ def edits(
     if check_set:
         return evaluating.check_set(settings, options)
     return evaluating.evaluate_edits(settings, options)
+
+
+@evaluate.command()
+@click.option("--effort", "efforts", multiple=True, type=click.Choice(EFFORTS), help="One or more.")
+@click.option(
+    "--tasks",
+    type=click.Path(path_type=Path),
+    help="Repository tasks instead: a folder with tasks.jsonl and archives/ID.tar.gz.",
+)
+@click.option("--only", multiple=True, help="Only requests with this in their name, such as semver/.")
+@click.option("--sample", type=click.IntRange(min=1), help="Only this many, the same every time.")
+@click.option(
+    "--held-out/--no-held-out",
+    "is_held_out",
+    default=None,
+    help="Only the half that is kept aside while the loop is tuned, or only the rest.",
+)
+@click.option("--data", type=click.Path(path_type=Path), help="Where source packages are kept.")
+@model_option
+@click.option("--url", help="Another Vivace server: http://HOST:PORT.")
+@click.option("--token-file", type=click.Path(path_type=Path), help="The token for --url.")
+@click.option(
+    "--at-once", "--jobs", "at_once", type=click.IntRange(1, 64), help="Requests beside each other."
+)
+@click.option("--results", type=click.Path(path_type=Path), help="The file to go on with, or to begin.")
+@click.option("--fresh", "is_fresh", is_flag=True, help="Forget what was answered before.")
+@click.option("--no-score", is_flag=True, help="Run no program: judge later, or elsewhere, with --score.")
+@click.option("--score", type=click.Path(path_type=Path), help="Only judge the answers in this results file.")
+@click.option(
+    "--check-set", is_flag=True, help="Only judge the set itself: its references, its unchanged trees."
+)
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def requests(
+    efforts: "tuple[Effort, ...]",
+    tasks: Path | None,
+    only: tuple[str, ...],
+    sample: int | None,
+    is_held_out: bool | None,
+    data: Path | None,
+    model: str | None,
+    url: str | None,
+    token_file: Path | None,
+    at_once: int | None,
+    results: Path | None,
+    is_fresh: bool,
+    no_score: bool,
+    score: Path | None,
+    check_set: bool,
+    as_json: bool,
+) -> int:
+    """Give plain requests about real projects to the edit loop, which has to find the place itself.
+
+    The projects' source packages are fetched with pip. Ctrl-C reports what is done; the same command goes on
+    from there.
+    """
+    from vivace.cli.measure import requesting
+    from vivace.config import load_settings
+
+    settings = load_settings().having(model=model)
+    options = requesting.RequestsOptions(
+        efforts=efforts,
+        tasks=tasks,
+        only=only,
+        sample=sample,
+        is_held_out=is_held_out,
+        data=data,
+        results=results,
+        is_fresh=is_fresh,
+        is_judged=not no_score,
+        at_once=at_once,
+        url=url,
+        token_file=token_file,
+        as_json=as_json,
+    )
+    if score:
+        return requesting.score_requests(settings, options, score)
+    if check_set:
+        return requesting.check_requests(settings, options)
+    return requesting.evaluate_requests(settings, options)

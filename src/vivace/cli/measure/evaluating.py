@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from vivace.agent.effort import DEFAULT_EFFORT, Effort
@@ -27,9 +28,9 @@ from vivace.eval.edits.answering import Rules
 from vivace.eval.edits.plot import draw
 from vivace.eval.edits.report import summary, table
 from vivace.eval.edits.results import BARE, Answer, Results, Score, Way
-from vivace.eval.edits.run import EditsPlan, judge_results, judge_set, plans_of, run_edits
+from vivace.eval.edits.run import EditsPlan, Plan, judge_results, judge_set, plans_of, run_edits
 from vivace.eval.edits.scoring import check_sandbox
-from vivace.eval.edits.tasks import SetName, choose_tasks, read_tasks
+from vivace.eval.edits.tasks import Named, SetName, choose_tasks, read_tasks
 from vivace.kept_results import keep_result
 
 AT_ONCE = {
@@ -39,6 +40,22 @@ AT_ONCE = {
     "metal": 4,
 }  # tasks beside each other: more than one would make each slower on a CPU
 AT_ONCE_ELSEWHERE = 4
+
+
+T = TypeVar("T", bound=Named)
+
+
+class ServerOptions(Protocol):
+    """Which server answers, and how many tasks run beside each other."""
+
+    @property
+    def url(self) -> str | None: ...
+
+    @property
+    def token_file(self) -> Path | None: ...
+
+    @property
+    def at_once(self) -> int | None: ...
 
 
 @dataclass(frozen=True)
@@ -82,14 +99,14 @@ def evaluate_edits(settings: Settings, options: EditsOptions) -> int:
     plan = EditsPlan(
         options.set_name, settings.model, efforts, chosen, is_judged=options.is_judged, rules=rules
     )
-    with Results(options.results or _results_file(settings, plan)) as results:
+    with Results(options.results or results_file(settings, plan, rules)) as results:
         if options.is_fresh:
             results.forget()
         progress = Progress(plan, results)
         try:
-            _run(settings, options, plan, results, progress)
+            run_plan(settings, options, plan, results, progress)
         except KeyboardInterrupt:
-            _note(f"Interrupted. The same command goes on from here: {results.path}")
+            note(f"Interrupted. The same command goes on from here: {results.path}")
             return _report(settings, [plan], results, options, INTERRUPTED)
         return _report(settings, [plan], results, options, DONE)
 
@@ -101,7 +118,7 @@ def score_edits(settings: Settings, options: EditsOptions, file: Path) -> int:
     with Results(file) as results:
         plans = list(plans_of(results, options.data or settings.evals_folder))
         for plan in plans:
-            asyncio.run(judge_results(plan.keys, results, Progress(plan, results).tell))
+            asyncio.run(judge_results(plan, results, Progress(plan, results).tell))
         return _report(settings, plans, results, options, DONE)
 
 
@@ -116,18 +133,18 @@ def check_set(settings: Settings, options: EditsOptions) -> int:
 class Progress:
     """A line on stderr for every task that is finished."""
 
-    def __init__(self, plan: EditsPlan, results: Results) -> None:
+    def __init__(self, plan: Plan[T], results: Results) -> None:
         self._results = results
         self._keys = [key for key, _ in plan.keys]
         self._began_s, self._before = time.monotonic(), self._answered()
         if self._before:
-            _note(f"{self._before} of {len(self._keys)} were answered before: {results.path}")
+            note(f"{self._before} of {len(self._keys)} were answered before: {results.path}")
 
     def tell(self, answer: Answer, score: Score | None) -> None:
-        came = "refused" if answer.code is None else score.verdict if score else "answered"
+        came = _came(answer, score)
         answered = self._answered()
         line = f"[{answered}/{len(self._keys)}] {answer.effort} {answer.task}: {came}, {answer.seconds:.1f} s"
-        _note(line + self._time_left(answered))
+        note(line + self._time_left(answered))
 
     def _answered(self) -> int:
         return sum(key in self._results.answers for key in self._keys)
@@ -139,8 +156,14 @@ class Progress:
         return f"; about {max(1, round(pace_s * (len(self._keys) - answered) / 60))} min left"
 
 
-def _run(
-    settings: Settings, options: EditsOptions, plan: EditsPlan, results: Results, progress: Progress
+def _came(answer: Answer, score: Score | None) -> str:
+    if answer.code is None:
+        return answer.found.outcome if answer.found else "refused"
+    return score.verdict if score else "answered"
+
+
+def run_plan(
+    settings: Settings, options: ServerOptions, plan: Plan[T], results: Results, progress: Progress
 ) -> None:
     """Run to the end. If the server goes away after some answers, go on with a new one."""
     while True:
@@ -150,17 +173,17 @@ def _run(
         except ServerGone:
             if options.url or len(results.answers) == before:
                 raise
-            _note("The server went away; going on with a new one.")
+            note("The server went away; going on with a new one.")
 
 
 async def _connected(
-    settings: Settings, options: EditsOptions, plan: EditsPlan, results: Results, progress: Progress
+    settings: Settings, options: ServerOptions, plan: Plan[T], results: Results, progress: Progress
 ) -> None:
     if all(key in results.answers for key, _ in plan.keys):  # no server is needed
         if plan.is_judged:
-            await judge_results(plan.keys, results, progress.tell)
+            await judge_results(plan, results, progress.tell)
         return
-    address = _remote(settings, options) if options.url else ensure_server(settings, _note)
+    address = _remote(settings, options) if options.url else ensure_server(settings, note)
     async with ResponsesClient(address) as client:  # the model is loaded before any clock runs
         await client.prefill({"model": plan.model, "input": "Hello.", "store": False})
     at_once = options.at_once or (AT_ONCE_ELSEWHERE if options.url else _fitting(settings))
@@ -172,7 +195,7 @@ def _fitting(settings: Settings) -> int:
     return AT_ONCE.get(status.engine.device, 1) if status else 1
 
 
-def _remote(settings: Settings, options: EditsOptions) -> Address:
+def _remote(settings: Settings, options: ServerOptions) -> Address:
     """Return the server that --url names. Its token is in a file: command lines can be read by others."""
     assert options.url
     parts = urlsplit(options.url)
@@ -207,11 +230,11 @@ def _efforts(options: EditsOptions) -> tuple[Way, ...]:
     return ((BARE,) if options.is_bare else ()) + efforts
 
 
-def _results_file(settings: Settings, plan: EditsPlan) -> Path:
+def results_file(settings: Settings, plan: Plan[T], rules: Rules | None = None) -> Path:
     """Return the file that a later run of the same set and model goes on with."""
     model = re.sub(r"[^\w.-]+", "-", Path(plan.model).name)
-    rules = f"-with-{plan.rules.name}" if plan.rules else ""
-    return settings.state_dir / "evals" / f"{plan.set_name}-{model}{rules}.jsonl"
+    beside = f"-with-{rules.name}" if rules else ""
+    return settings.state_dir / "evals" / f"{plan.set_name}-{model}{beside}.jsonl"
 
 
 def _report(
@@ -229,5 +252,5 @@ def _report(
     return code
 
 
-def _note(text: str) -> None:
+def note(text: str) -> None:
     print(text, file=sys.stderr, flush=True)

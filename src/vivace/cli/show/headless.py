@@ -103,6 +103,8 @@ class HeadlessPresenter:
                 self.progress(event.in_words)
             case EditProposed(proposal=proposal):
                 self._out.write("".join(map(unified, proposal.files)))
+                for fault in proposal.faults:
+                    self.progress(f"Careful: {fault}")
             case AnswersCompared() | UserTestsEnded():
                 self._was_run = self._was_run or event.was_run
                 self.progress(event.in_words)

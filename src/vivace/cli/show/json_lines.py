@@ -74,7 +74,8 @@ class JsonPresenter:
             case UserTestsEnded(has_passed=passed, tried=tried, why_not=why_not, output=output):
                 _emit("tested", passed=passed, tried=tried, why_not=why_not, output=output)
             case EditProposed(proposal=proposal):
-                _emit("proposal", diff=_unified(proposal), problems=[*proposal.problems, *proposal.missing])
+                problems = [*proposal.problems, *proposal.faults, *proposal.missing]
+                _emit("proposal", diff=_unified(proposal), problems=problems)
             case TimesMeasured(model=model, first_token_ms=first_token_ms, turns=turns):
                 stages = [msgspec.to_builtins(turn) for turn in turns]
                 _emit("waterfall", model=model, first_token_ms=first_token_ms, turns=stages)

@@ -179,6 +179,8 @@ class TerminalPresenter:
             self._screen.show_diff(file.rows)
         for missing in proposal.missing:
             self._screen.say(f"Not in it: {missing}")
+        for fault in proposal.faults:
+            self._screen.say(f"Careful: {fault}")
         if event.by == "user":
             if not proposal.changed:
                 self._screen.say("There is nothing to change: this is the file as it is.")

@@ -17,6 +17,7 @@ import msgspec
 from vivace.agent.edits.apply.journal import Journal
 from vivace.agent.edits.conflict import Conflict, Resolution, Stop
 from vivace.agent.edits.find.languages import fence_tag_for
+from vivace.agent.edits.find.parts import LONG_LINES
 from vivace.agent.edits.find.target import Target
 from vivace.agent.edits.find.units import Unit
 from vivace.agent.edits.flow import EditTask, run_edit
@@ -102,7 +103,12 @@ async def answer_task(
         answer,
         lines_changed=lines_changed(task.code, code),
         outside_unit_lines=0 if effort == BARE else _outside(task, code, units),
+        has_long_unit=any(_is_long(unit) for _, unit in units),
     )
+
+
+def _is_long(unit: Unit) -> bool:
+    return unit.last_line - unit.first_line >= LONG_LINES
 
 
 async def _edited(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from statistics import mean, median
 from typing import Any
 
+from vivace.agent.edits.find.parts import LONG_LINES
 from vivace.eval.edits.changes import lines_changed
 from vivace.eval.edits.results import Answer, Results, Way
 from vivace.eval.edits.run import EditsPlan
@@ -39,17 +40,26 @@ def _effort(plan: EditsPlan, results: Results, effort: Way) -> Counts:
     return {
         **_shares(plan, results, effort, plan.tasks),
         "outside_unit_lines": sum(answer.outside_unit_lines for _, answer in answers),
-        "seconds_median": _rounded(median, seconds),
+        "seconds_median": rounded(median, seconds),
         "seconds_total": round(sum(seconds), 1),
         "tasks_at_once": max((answer.at_once for _, answer in answers), default=0),
-        "tokens": _rounded(mean, [answer.output_tokens for _, answer in answers]),
-        "prefilled_tokens": _rounded(mean, [answer.prefilled_tokens for _, answer in answers]),
-        "lines_changed": _rounded(mean, [answer.lines_changed for _, answer in whole]),
-        "reference_lines_changed": _rounded(
+        "tokens": rounded(mean, [answer.output_tokens for _, answer in answers]),
+        "prefilled_tokens": rounded(mean, [answer.prefilled_tokens for _, answer in answers]),
+        "lines_changed": rounded(mean, [answer.lines_changed for _, answer in whole]),
+        "reference_lines_changed": rounded(
             mean, [lines_changed(task.code, task.reference) for task, _ in whole]
         ),
+        "long_units": _long_units([answer for _, answer in whole if answer.has_long_unit]),
         **parts,
     }
+
+
+def _long_units(answers: Sequence[Answer]) -> Counts:
+    """Count the edits of units that are too long to be written whole."""
+    tokens = sum(answer.output_tokens for answer in answers)
+    lines = sum(answer.lines_changed for answer in answers)
+    per_line = round(tokens / lines, 1) if lines else None
+    return {"edits": len(answers), "tokens_per_changed_line": per_line}
 
 
 def _shares(plan: EditsPlan, results: Results, effort: Way, tasks: Sequence[Task]) -> Counts:
@@ -62,8 +72,8 @@ def _shares(plan: EditsPlan, results: Results, effort: Way, tasks: Sequence[Task
         "answered": len(answers),
         "unjudged": unjudged,
         "passed": passed,
-        "pass_rate": _share(passed, len(answers)) if not unjudged else None,
-        "refused": _share(refused, len(answers)),
+        "pass_rate": share_of(passed, len(answers)) if not unjudged else None,
+        "refused": share_of(refused, len(answers)),
     }
 
 
@@ -75,11 +85,11 @@ def _answers(
             yield task, answer
 
 
-def _share(part: int, whole: int) -> float | None:
+def share_of(part: int, whole: int) -> float | None:
     return round(part / whole, 4) if whole else None
 
 
-def _rounded(of: Any, values: Sequence[float]) -> float | None:
+def rounded(of: Any, values: Sequence[float]) -> float | None:
     return round(float(of(values)), 2) if values else None
 
 
@@ -88,14 +98,14 @@ def table(report: dict[str, Any]) -> str:
     columns = ("answered", "right", "held out", "refused", "seconds", "tokens", "lines", "outside")
     lines = [f"{report['set']}, {report['model']}", f"{'':<8}" + "".join(f"{name:>10}" for name in columns)]
     for effort, counts in report["efforts"].items():
-        changed = f"{_figure(counts['lines_changed'])}/{_figure(counts['reference_lines_changed'])}"
+        changed = f"{figure(counts['lines_changed'])}/{figure(counts['reference_lines_changed'])}"
         cells = (
             f"{counts['answered']}/{report['tasks']}",
-            _percent(counts["pass_rate"]),
-            _percent(counts["held_out"]["pass_rate"]),
-            _percent(counts["refused"]),
-            _figure(counts["seconds_median"]),
-            _figure(counts["tokens"]),
+            percent(counts["pass_rate"]),
+            percent(counts["held_out"]["pass_rate"]),
+            percent(counts["refused"]),
+            figure(counts["seconds_median"]),
+            figure(counts["tokens"]),
             changed,
             str(counts["outside_unit_lines"]),
         )
@@ -105,6 +115,13 @@ def table(report: dict[str, Any]) -> str:
         "Lines: changed by edit / reference.",
         "Outside: changed lines outside of the units, all tasks together.",
     ]
+    for effort, counts in report["efforts"].items():
+        if edits := counts["long_units"]["edits"]:
+            per_line = figure(counts["long_units"]["tokens_per_changed_line"])
+            lines.append(
+                f"{effort}: {per_line} tokens written per changed line, in {edits} edits of units over"
+                f" {LONG_LINES} lines."
+            )
     if report["left_out"]:
         lines.append(f"Left out, since its own reference fails: {', '.join(report['left_out'])}.")
     if waiting := sum(counts["unjudged"] for counts in report["efforts"].values()):
@@ -118,9 +135,9 @@ def beside_each_other(report: dict[str, Any]) -> str:
     return f", {at_once} beside each other" if at_once > 1 else ""
 
 
-def _percent(share: float | None) -> str:
+def percent(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.1f}%"
 
 
-def _figure(value: float | None) -> str:
+def figure(value: float | None) -> str:
     return "–" if value is None else f"{value:.1f}"

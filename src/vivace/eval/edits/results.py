@@ -16,17 +16,60 @@ from vivace.errors import FileProblem, UsageError, WriteProblem
 from vivace.eval.edits.scoring import Verdict
 from vivace.eval.edits.tasks import SetName
 
+AnySet = SetName | Literal["requests", "repository"]  # the latter two: `vivace eval requests`
 Way = Effort | Literal["bare"]  # bare: the model alone, without the loop
+Outcome = Literal["written", "asked", "refused", "question"]  # of a request: what the loop did
 BARE: Literal["bare"] = "bare"
-Key = tuple[SetName, str, Way, str]  # set, model, effort, task
+Key = tuple[AnySet, str, Way, str]  # set, model, effort, task
+
+
+class Replaced(msgspec.Struct, frozen=True):
+    """An edit of one file: lines of it, counted from 0 and without the last, and what takes their place."""
+
+    path: str
+    first: int
+    end: int
+    lines: tuple[str, ...]
+
+    def applied_to(self, before: str) -> str:
+        """Return the file's text with the edit in it."""
+        old = before.splitlines(keepends=True)
+        return "".join([*old[: self.first], *self.lines, *old[self.end :]])
+
+
+def replaced(path: str, before: str, after: str) -> Replaced:
+    """Return the lines that differ, from the first to the last."""
+    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    most = min(len(old), len(new))
+    pairs = zip(old, new, strict=False)
+    first = next((at for at, (one, other) in enumerate(pairs) if one != other), most)
+    most -= first
+    ends = zip(reversed(old), reversed(new), strict=False)
+    same = next((at for at, (one, other) in enumerate(ends) if one != other or at >= most), most)
+    return Replaced(path, first, len(old) - same, tuple(new[first : len(new) - same]))
+
+
+class Found(msgspec.Struct, frozen=True):
+    """Where the loop went with a request, against where the reference goes."""
+
+    outcome: Outcome
+    units: tuple[str, ...] = ()  # that were to be rewritten: path:name
+    asked: tuple[str, ...] = ()  # the places that the user would have to choose from
+    unit_lines: int = 0  # of the longest unit
+    is_right_file: bool = False
+    is_right_unit: bool = False
+    is_right_asked: bool = False  # one of the places asked about is right
+    is_words_alone: bool = False  # what was written changes comments and docstrings only
+    is_beside_alone: bool = False  # what was written changes tests, examples or documentation only
+    others: tuple[Replaced, ...] = ()  # what other answers would have made, the best first
 
 
 class Answer(msgspec.Struct, frozen=True, tag="answer"):
-    set: SetName
+    set: AnySet
     model: str
     effort: Way
     task: str
-    code: str | None  # the whole file; None: the edit was refused
+    code: str | None  # the whole file, or a bundle of changed files; None: nothing was written
     refusal: str = ""  # why, in the loop's words
     seconds: float = 0.0
     output_tokens: int = 0
@@ -34,6 +77,8 @@ class Answer(msgspec.Struct, frozen=True, tag="answer"):
     outside_unit_lines: int = 0
     lines_changed: int = 0
     at_once: int = 1  # tasks that ran beside each other
+    found: Found | None = None  # of a request that named no place
+    has_long_unit: bool = False  # of more lines than are written whole
 
     @property
     def key(self) -> Key:
@@ -41,7 +86,7 @@ class Answer(msgspec.Struct, frozen=True, tag="answer"):
 
 
 class Score(msgspec.Struct, frozen=True, tag="score"):
-    set: SetName
+    set: AnySet
     model: str
     effort: Way
     task: str

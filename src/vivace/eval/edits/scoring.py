@@ -11,7 +11,7 @@ from vivace.agent.sandbox.run import Limits, Outcome, run_sandboxed
 from vivace.child_python import python_command
 from vivace.eval.edits.tasks import Task
 
-Verdict = Literal["passed", "failed", "error", "time", "memory", "processes", "output", "disk"]
+Verdict = Literal["passed", "failed", "broke", "error", "time", "memory", "processes", "output", "disk"]
 LIMITS = Limits(seconds=120.0, cpu_seconds=10.0, output_bytes=1 << 20)
 DETAIL_CHARS = 300
 # As a module, so that its name is not "__main__" and `inspect` finds it. EditEval/188 uses `urllib.parse`

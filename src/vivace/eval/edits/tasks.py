@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Iterable
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Literal, TypeVar, get_args
+from typing import Literal, Protocol, TypeVar, get_args
 
 import msgspec
 
@@ -91,6 +91,19 @@ class _SeveralRow(msgspec.Struct):
 R = TypeVar("R", _FixRow, _EditRow, _SeveralRow)
 
 
+class Named(Protocol):
+    """A task of any set."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def is_held_out(self) -> bool: ...
+
+
+N = TypeVar("N", bound=Named)
+
+
 def read_tasks(set_name: SetName, folder: Path) -> list[Task]:
     """Read a set, without the rows that are broken by themselves."""
     if set_name == "several":
@@ -104,7 +117,7 @@ def read_tasks(set_name: SetName, folder: Path) -> list[Task]:
     return [task for task in tasks if task.name not in LEFT_OUT]
 
 
-def choose_tasks(tasks: Iterable[Task], sample: int | None, is_held_out: bool | None) -> list[Task]:
+def choose_tasks(tasks: Iterable[N], sample: int | None, is_held_out: bool | None) -> list[N]:
     """Return the tasks to run: all, a sample that is the same every time, one part or both parts."""
     chosen = [task for task in tasks if is_held_out in (None, task.is_held_out)]
     if sample is None or sample >= len(chosen):

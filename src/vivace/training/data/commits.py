@@ -13,7 +13,7 @@ import msgspec
 
 from vivace.agent.edits.find.units import Unit
 from vivace.errors import FileProblem
-from vivace.training.data.pairs import Outlined, Pair, Split
+from vivace.training.data.pairs import Origin, Outlined, Pair, Split
 
 FILES = ("commits-python.jsonl.gz", "commits-other.jsonl.gz")
 MAX_LINES = 150  # of a unit
@@ -53,6 +53,12 @@ class Commit(msgspec.Struct, frozen=True):
     files: list[ChangedFile]
     split: Split
     language: str
+
+    @property
+    def origin(self) -> Origin:
+        """Return its first file as it was."""
+        file = self.files[0]
+        return Origin(self.repo, self.licence, self.commit, self.split, file.path, file.before)
 
 
 def read_commits(folder: Path) -> Iterator[Commit]:

@@ -5,8 +5,9 @@ Owns the pair and how it is written: the prompt, the opening and the fence are t
 (`commits`, `mutations`) nor their tokens (`prepare`).
 """
 
+import hashlib
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -17,7 +18,19 @@ from vivace.agent.edits.find.units import Unit
 from vivace.agent.edits.write.rewrite import Rewrite, opening_for, rewrite_request
 
 Split = Literal["train", "dev"]
-Kind = Literal["commit", "mutation"]
+Kind = Literal["commit", "mutation", "edit", "open"]
+
+
+class Origin(NamedTuple):
+    """A file of somebody's project, from which pairs are made."""
+
+    repo: str
+    licence: str
+    name: str  # the commit, or the release
+    split: Split  # of the whole project
+    path: str
+    text: str
+    said: str = ""  # the docstring that was taken out of the text
 
 
 class Pair(msgspec.Struct, frozen=True):
@@ -25,7 +38,7 @@ class Pair(msgspec.Struct, frozen=True):
 
     repo: str
     licence: str
-    origin: str  # the commit
+    origin: str  # the commit, or the release
     split: Split  # of the whole project
     kind: Kind
     path: str
@@ -35,6 +48,15 @@ class Pair(msgspec.Struct, frozen=True):
     last_line: int
     instruction: str
     after: str  # the unit's text, closed by "\n"
+
+    @property
+    def name(self) -> str:
+        """Return what it is from; unlike any other pair's."""
+        told = f"{self.repo}@{self.origin[:12]} {self.unit}"
+        if self.kind == "commit":
+            return told
+        text = f"{self.path} {self.instruction} {self.before}".encode()
+        return f"{told} {self.kind} {hashlib.blake2b(text, digest_size=4).hexdigest()}"
 
     @property
     def before(self) -> str:

@@ -76,7 +76,8 @@ class EditBlock(Cached):
             rows += self._diff(self._live.rows(self._partial), width, self._first_line, self._first_line)
         elif self.proposal is not None:
             rows += self._proposed(self.proposal, width)
-            wrong = [*self.proposal.problems, *(f"Not in it: {each}" for each in self.proposal.missing)]
+            left_out = [f"Not in it: {each}" for each in self.proposal.missing]
+            wrong = [*self.proposal.problems, *self.proposal.faults, *left_out]
             rows += [(Span(f"  {clean(problem)}"[:width], "error"),) for problem in wrong]
         if self.ending:
             rows.append((Span(f"  {clean(self.ending)}"[: max(1, width)], "dim"),))

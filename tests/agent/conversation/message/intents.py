@@ -4,6 +4,8 @@ QUESTIONS = [
     "What does this function do?",
     "what does @app.py:main do",
     "why is the cache never cleared?",
+    "when does it reconnect, and should it wait before that?",
+    "when is a session deleted, on logout or later",
     "how do I add a new command to the parser?",
     "How would you rename this without breaking callers?",
     "explain the retry logic",
@@ -53,6 +55,9 @@ QUESTIONS = [
     "what should show() return for an empty list?",
 ]
 EDITS = [
+    "When the list is empty, the error should say so",
+    "when a key is missing, please raise KeyError with its name",
+    "Whenever it wraps a cell, it breaks long words. Please add a parameter for that.",
     "add a docstring to main",
     "Fix the bug in parse_line.",
     "rename x to total",

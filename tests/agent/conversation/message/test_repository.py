@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.conversation.message.test_intent import Scorer
-from vivace.agent.conversation.message.repository import choose_file, list_files
+from vivace.agent.conversation.message.repository import choose_file, choose_place, list_files
 from vivace.agent.events.turn import FileChosen
 from vivace.errors import UsageError
 
@@ -83,10 +83,21 @@ async def test_the_file_is_chosen(
 
     before = repository / recent if recent else None
     path, by = chosen
-    assert await choose_file(Shapes(), repository, instruction, before) == FileChosen(str(repository / path), by)  # type: ignore[arg-type]
+    assert await choose_file(Shapes(), repository, instruction, before) == FileChosen(repository / path, by)  # type: ignore[arg-type]
 
 
 async def test_an_empty_folder_has_no_file(tmp_path: Path) -> None:
     """There is nothing to change, which is said with what to do."""
     with pytest.raises(UsageError, match="no source file"):
         await choose_file(Scorer(), tmp_path, "fix it", None)
+
+
+async def test_a_long_text_favours_units_and_a_request_does_not(repository: Path) -> None:
+    """The best two units of all files are told for a text of several sentences with many names."""
+    request = "Circle.area should be rounded"
+    text = f"{request}. " + "`Circle.area` of `Circle` is wrong: it is never rounded as it should be. " * 4
+    text += '\n  File "/app/src/shapes.py", line 2, in area\n    def area(self):\n'
+    assert (await choose_place(Scorer(), repository, request, None)).favoured == ()
+    favoured = (await choose_place(Scorer(), repository, text, None)).favoured
+    assert len(favoured) == 2
+    assert "Circle.area" in favoured

@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,14 @@ def test_the_likeliest_that_can_be_used_is_taken() -> None:
     choice = chosen(unchanged, broken, unlikely, likely)
     assert choice.proposal is likely.proposal
     assert (choice.answers, choice.examples) == (2, 0)
+
+
+def test_one_that_breaks_nothing_is_taken() -> None:
+    """However likely an answer with a fault is."""
+    faulty = Candidate(replace(proposal(body("x * two")), faults=("`two` is not defined.",)), -0.1)
+    sound = Candidate(proposal(body("x * 2")), -0.9)
+    choice = chosen(faulty, sound)
+    assert (choice.proposal, choice.others) == (sound.proposal, (faulty.proposal,))
 
 
 def test_without_a_usable_one_the_first_is_told() -> None:

@@ -225,3 +225,36 @@ def test_the_prompt_ends_inside_the_answer() -> None:
     assert tuple(messages[:-2]) == read_prompt("locate")
     assert messages[-2]["content"].endswith("Task: log it")
     assert messages[-1] == {"role": "assistant", "content": "`", "status": "in_progress"}
+
+
+@pytest.mark.parametrize(
+    ("instruction", "name"),
+    [
+        ("pay should refuse an empty card", "pay"),
+        ("make pay return the receipt", "pay"),
+        ("log the card in pay", "pay"),
+        ("Cart._total should be cached as card items are", "Cart._total"),
+    ],
+)
+async def test_where_words_are_sure_no_model_is_asked(instruction: str, name: str) -> None:
+    """The unit that a request is about, by its name alone, is chosen without a score."""
+    scorer = Scorer("Cart.add`")
+    assert (await found(scorer, instruction)).qualified_name == name
+    assert scorer.asked == []
+
+
+@pytest.mark.parametrize(
+    "instruction",
+    [
+        "charge the card twice",
+        "add a function that refunds like pay",
+        "pay and add are slow",
+        "pay what the cart has",  # a verb
+        "Cart.add and pay should log",
+    ],
+)
+async def test_where_words_are_not_sure_the_model_is_asked(instruction: str) -> None:
+    """Words that fit several units, or something new, leave the choice to the scores."""
+    scorer = Scorer("Cart.add`")
+    await found(scorer, instruction)
+    assert scorer.asked

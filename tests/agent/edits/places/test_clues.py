@@ -2,7 +2,7 @@
 
 import pytest
 
-from vivace.agent.edits.places.clues import Frame, is_beside, read_clues
+from vivace.agent.edits.places.clues import Frame, is_beside, read_clues, subjects
 from vivace.agent.edits.places.splitting import parts_of
 
 
@@ -83,3 +83,23 @@ def test_tests_and_docs_are_asked_for(text: str, is_so: bool) -> None:
 def test_what_stands_beside_the_code(path: str, is_so: bool) -> None:
     """Tests, examples and documentation are known by their folders and names."""
     assert is_beside(path) is is_so
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("fork should copy the name", "fork"),
+        ("Please close must ignore that. Then open() fails.", "close"),
+        ("make indent accept a number", "indent"),
+        ("rename the parameter number to index in remove", "remove"),
+    ],
+)
+def test_what_a_request_is_about_may_be_a_name(text: str, name: str) -> None:
+    """The subject of a request counts as a name, though it looks like an English word."""
+    assert name in subjects(text)
+    assert read_clues(text).names[name] > 0.5
+
+
+def test_a_word_with_an_article_is_no_name() -> None:
+    """ "the page should" speaks of a page, and not of a function of that name."""
+    assert subjects("the page should be wider, and its title in bold type") == set()

@@ -140,6 +140,36 @@ async def test_a_unit_that_is_not_clear_is_asked_about_where_nobody_named_the_fi
     assert await make_plan(Scores(load=0.0, report=-3.0), [found], "be careful with what is missing")
 
 
+async def test_a_long_text_that_favours_other_units_is_asked_about() -> None:
+    """However sure the scores are: the chosen unit and those that the words favour are named."""
+    scores = Scores(load=0.0, report=-9.0, total=-9.0)
+    found = replace(scope_of(), is_found=True, favoured=("total", ""))
+    with pytest.raises(PlaceUnclear) as caught:
+        await make_plan(scores, [found], "be careful with what is missing")
+    assert caught.value.places[:2] == ("shop.py:load", "shop.py:total")
+    favoured = replace(found, favoured=("load", ""))
+    assert [step.unit.name for step in await make_plan(scores, [favoured], "what is missing")] == ["load"]
+
+
+async def test_a_class_in_a_long_text_is_asked_about() -> None:
+    """One of its methods is meant more often, however sure the scores are."""
+    long = replace(scope_of(), is_found=True, favoured=("Item", "Item.show"))
+    with pytest.raises(PlaceUnclear) as caught:
+        await make_plan(Scores(Item=0.0, load=-9.0), [long], "be careful with what is missing")
+    assert caught.value.places[:2] == ("shop.py:Item", "shop.py:Item.show")
+
+
+async def test_a_long_text_changes_one_unit() -> None:
+    """Other names in it are a part of its story, also where it lists them."""
+    long = replace(scope_of(), is_found=True, favoured=("load", ""))
+    scores = Scores(load=0.0, report=-0.1)
+    for text in (
+        "skip what is missing, as report and load do",
+        "in `report` and `load` skip what is missing",
+    ):
+        assert [step.unit.name for step in await make_plan(scores, [long], text)] == ["load"]
+
+
 async def test_a_named_unit_may_score_less() -> None:
     """A unit that the instruction names is meant though another one scores better; a called one is not."""
     scores = Scores(Item=0.0, report=-4.0, load=-4.0)
@@ -159,3 +189,24 @@ async def test_a_class_covers_its_methods() -> None:
     scores = Scores(Item=0.0, Item_show=-0.1)
     steps = await make_plan(scores, [scope_of()], "Give Item a unit and let Item.show show it")
     assert [step.unit.qualified_name for step in steps] == ["Item"]
+
+
+LOADERS = "".join(
+    f"def {name}(path):\n    pass\n\n\n"
+    for name in ("load_csv", "load_json", "load", "parse_row", "parseCell")
+)
+
+
+@pytest.mark.parametrize(
+    ("instruction", "names"),
+    [
+        ("all the loaders should close their file", ["load_csv", "load_json"]),
+        ("let both parsers refuse an empty text", ["parse_row", "parseCell"]),
+        ("every writer should flush", []),
+        ("all users should be told", []),
+    ],
+)
+def test_actors_are_the_functions_that_do_it(instruction: str, names: list[str]) -> None:
+    """ "All the loaders" are the functions whose names begin with that verb and go on, two at least."""
+    steps = plan_by_evidence([scope_of(LOADERS, "files.py")], instruction)
+    assert [step.unit.name for step in steps] == names

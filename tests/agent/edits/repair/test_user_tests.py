@@ -16,11 +16,11 @@ from vivace.agent.edits.apply.source import read_source
 from vivace.agent.edits.find.languages import PYTHON
 from vivace.agent.edits.find.outline import list_units
 from vivace.agent.edits.find.units import find_unit
-from vivace.agent.edits.flow import _tested
 from vivace.agent.edits.proposal import Proposal, make_proposal
+from vivace.agent.edits.repair.passing import judged_by_tests
 from vivace.agent.edits.repair.user_tests import AllowedTests, RanTests, run_tests
 from vivace.agent.events.edit import EditProposed, UserTestsEnded, UserTestsStarted
-from vivace.errors import TestsCannotRun
+from vivace.errors import EditRejected, TestsCannotRun
 
 needs_sandbox = pytest.mark.skipif(not shutil.which("bwrap"), reason="needs bubblewrap")
 OLD = "def double(x):\n    return x\n"
@@ -187,7 +187,36 @@ async def test_another_answer_is_taken_if_it_passes(folder: Path) -> None:
     best, other = proposal(folder, WRONG).files[0], proposal(folder, GOOD).files[0]
     shown = Recorder()
     tests = AllowedTests(CHECK, folder)
-    found = await _tested(tests, "high", Proposal((replace(best, others=(other,)),)), shown)
+    found = await judged_by_tests(tests, "high", Proposal((replace(best, others=(other,)),)), shown)
     assert found.files[0].new_bytes == GOOD.encode()
     [ended] = [event for event in shown.events if isinstance(event, UserTestsEnded)]
     assert (ended.has_passed, ended.tried) == (True, 2)
+
+
+PYTEST = f"""{sys.executable} -B -c '
+import app
+for name, holds in (("zero", app.double(0) == 0), ("four", app.double(4) == 8)):
+    print("PASSED" if holds else "FAILED", "test_app.py::" + name)
+raise SystemExit(1)'"""
+
+
+@needs_sandbox
+async def test_what_breaks_tests_that_passed_is_not_written(bench: Callable[..., Bench]) -> None:
+    """They pass over the file as it is and fail with the answer: it is shown with that fault."""
+    desk = bench(OLD, WRONG)
+    with pytest.raises(EditRejected, match="Tests passed before this edit and fail with it"):
+        await desk.edit("double it", "low", test_command=CHECK.replace("double(4) == 8", "double(4) == 4"))
+    assert desk.file.read_text() == OLD
+    assert EditProposed in desk.shown.kinds
+
+
+@needs_sandbox
+async def test_a_test_that_failed_before_is_not_charged(folder: Path) -> None:
+    """Of two tests one failed before: the answer that leaves the other alone is taken, without a fault."""
+    shift = proposal(folder, "def double(x):\n    return 3 * x\n").files[0]
+    best = replace(proposal(folder, WRONG).files[0], others=(shift,))
+    tests = AllowedTests(PYTEST, folder)
+    found = await judged_by_tests(tests, "high", Proposal((best,)), Recorder())
+    assert (found.files[0].new_bytes, found.faults) == (shift.new_bytes, ())
+    alone = await judged_by_tests(tests, "low", Proposal((best,)), Recorder())
+    assert alone.faults == ("Tests passed before this edit and fail with it: test_app.py::zero.",)

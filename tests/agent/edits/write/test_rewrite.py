@@ -88,6 +88,32 @@ def test_a_method_sees_its_class_and_siblings() -> None:
     assert "def load" not in around
 
 
+LARGE = (
+    '"""Shop.\n\nhow total and pay work: total\n"""\n\n# total: see pay\nimport os\n\n'
+    + '__all__ = [\n    "pay",\n]\nRATE = 2\n\n\n'
+    + "class Cart:\n    def __init__(self, rate):\n        pass\n\n"
+    + "".join(f"    def part_{number}(self, {'wide, ' * 40}end):\n        pass\n\n" for number in range(30))
+    + "    def total(self):\n        return self.part_2() * RATE\n\n\n"
+    + "def pay(card):\n    return card\n"
+)
+
+
+def test_above_the_first_unit_only_code_is_read() -> None:
+    """Docstring, comments and `__all__` of a module say nothing for a rewrite."""
+    source, units = parsed(LARGE, "shop.py")
+    around = surroundings(source, units, find_unit(units, "Cart.total"), "round it")
+    assert around.splitlines()[:2] == ["import os", "RATE = 2"]
+
+
+def test_of_a_large_class_what_is_named_and_the_nearest_members_are_read() -> None:
+    """The class, its constructor, what the unit names, and a few neighbours; long signatures are cut."""
+    source, units = parsed(LARGE, "shop.py")
+    rows = surroundings(source, units, find_unit(units, "Cart.total"), "round it").splitlines()[3:]
+    names = [row.split("(")[0].split()[-2 if "class" in row else -1] for row in rows]
+    assert names == ["Cart", "__init__", "part_2", "part_26", "part_27", "part_28", "part_29"]
+    assert max(map(len, rows)) < 140
+
+
 def test_the_whole_file_needs_no_surroundings() -> None:
     """A rewrite of the file sends the file once."""
     source, units = parsed()

@@ -42,6 +42,7 @@ _ASKING = re.compile(
     r"|give me (?:an?|the|some) (?:\w+ )?(?:overview|explanation|summary|example|idea|hint|list))\b",
     re.I,
 )
+_CASE = re.compile(rf"^{_POLITE}when(?:ever)?\b[^,.?]*,", re.I)  # "when it is empty, it should fail"
 _ABLE = re.compile(rf"^{_POLITE}(?:can|could|would|will|should|may|might|must)\b", re.I)
 _TALK = (
     r"hi|hello|hey|hiya|yo|howdy|greetings|good (?:morning|afternoon|evening|night|day)|morning|welcome back"
@@ -75,6 +76,8 @@ def intent_by_words(text: str) -> TurnKind | None:
         return "question"
     is_asked = said.endswith("?")
     if _REQUEST.search(said):
+        return "edit"
+    if _CASE.search(said) and not is_asked and (_DEMAND.search(said) or _LATER.search(said)):
         return "edit"
     if _ASKING.search(said):
         return "question"

@@ -1,4 +1,4 @@
-"""Files that an edit needs beside the chosen one: those to be made, and those that use a changed name.
+"""Files that an edit needs beside one: those to be made, those listed, and those that use a changed name.
 
 Owns how they are found, by words and by the code. Does not own which file is chosen first (`repository`).
 """
@@ -9,15 +9,19 @@ from pathlib import Path
 from vivace.agent.conversation.message.repository import list_files
 from vivace.agent.edits.find.evidence import may_add
 from vivace.agent.edits.find.languages import LANGUAGES, language_for
+from vivace.agent.edits.find.request import request_in
 from vivace.agent.edits.places.clues import is_beside
+from vivace.agent.edits.places.index import FileIndex
 from vivace.agent.edits.places.listing import list_paths
+from vivace.agent.edits.places.ranking import rank_places
 from vivace.agent.edits.plan.uses import units_using
-from vivace.agent.edits.plan.wording import Renaming, renamings
+from vivace.agent.edits.plan.wording import Renaming, listed_units, renamings, spoken_units
 from vivace.agent.edits.scope import EditScope, asks_for_file
 from vivace.errors import FileProblem
 
 MAX_FILES = 8  # that a renaming reaches beside the chosen one
 _PATH = re.compile(r"(?<![\w@/.-])@?((?:[\w.-]+/)*[\w-]+(\.[a-z]{1,5}))\b(?!/)")
+_JOINED = re.compile(r"\b\w+[`()]*(?:,| and| or) (?:[a-z]+ ){0,2}`?\w+", re.I)
 CODE_SUFFIXES = {suffix for language in LANGUAGES for suffix in language.suffixes}
 TEXT_SUFFIXES = {
     ".md",
@@ -68,6 +72,23 @@ def paths_to_make(instruction: str, folder: Path) -> list[Path]:
 def _has_name(folder: Path, name: str) -> bool:
     """Return whether a source file of the folder, no test or example, has this name."""
     return any(path.rpartition("/")[2] == name and not is_beside(path) for path in list_paths(folder))
+
+
+def files_listed(folder: Path, instruction: str, index: FileIndex | None = None) -> list[Path]:
+    """Return the files of the functions that the instruction lists, if they are in several.
+
+    Each name must be that of one function only, and look like code, or stand behind "both".
+    """
+    asked = request_in(instruction)
+    if not _JOINED.search(asked) or renamings(asked):
+        return []
+    places = rank_places(folder, list_paths(folder), instruction, index).places
+    paths = {id(place.unit): place.path for place in places}
+    spoken = spoken_units(asked, [place.unit for place in places])
+    is_said = re.search(r"\bboth\b", asked, re.I) is not None
+    listed = listed_units(asked, [each for each in spoken if each.is_code or is_said])
+    files = list(dict.fromkeys(folder / paths[id(unit)] for unit in listed if unit.kind != "lines"))
+    return files if len(files) > 1 else []
 
 
 def files_using(folder: Path, chosen: EditScope, instruction: str) -> list[Path]:

@@ -17,9 +17,9 @@ from vivace.agent.door import real_path
 from vivace.agent.edits.apply.source import read_source
 from vivace.agent.edits.find.evidence import words
 from vivace.agent.edits.find.languages import language_for
-from vivace.agent.edits.find.locate import Scorer
+from vivace.agent.edits.find.locate import SHORT_CHARS, Scorer
 from vivace.agent.edits.find.outline import list_units
-from vivace.agent.edits.places.clues import is_beside
+from vivace.agent.edits.places.clues import is_beside, subjects
 from vivace.agent.edits.places.index import FileIndex
 from vivace.agent.edits.places.listing import all_paths, list_paths
 from vivace.agent.edits.places.ranking import Place, Ranking, nats_for_files, rank_places
@@ -31,9 +31,11 @@ MAX_FILES = 2000  # of a larger repository only those near the top
 MAX_BYTES = 200_000  # a larger file is hardly written by hand
 BEST_PLACES = 12  # whose files the model is shown, where the words say something
 MAX_SCORED = 24  # files that it is shown where they say nothing
-MAX_NAMES = 12  # units of each that it is shown
+MAX_NAMES = 6  # units of each that it is shown
 TELLING_SCORE = 10.0  # of the best place; below, the words say little
 CLEAR_SHARE = 0.7  # a file is clear if no other has more than this of its score
+LONG_SCORE = 50.0  # of the best place: the text is a report of several sentences
+FAVOURED_PLACES = 2  # one of which a long text's place is, or the user is asked (benchmarks/results)
 LEAST_SHARE = 0.5  # of all probability, below which the best file is not clearly best
 ASKED_PLACES = 3
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{2,}")
@@ -51,6 +53,14 @@ class Listed:
         return words(str(self.path).replace("/", " ").replace("_", " "))
 
 
+@dataclass(frozen=True)
+class Choice:
+    """The file that an instruction is about."""
+
+    file: FileChosen
+    favoured: tuple[str, ...] = ()  # the units that a long text's words speak for most, in any file
+
+
 async def choose_file(
     scorer: Scorer, folder: Path, instruction: str, recent: Path | None, index: FileIndex | None = None
 ) -> FileChosen:
@@ -58,27 +68,53 @@ async def choose_file(
 
     Raise `UsageError` if the folder has no file that could be meant, `PlaceUnclear` if several could be.
     """
-    paths = await asyncio.to_thread(list_paths, folder)
+    return (await choose_place(scorer, folder, instruction, recent, index)).file
+
+
+async def choose_place(
+    scorer: Scorer, folder: Path, instruction: str, recent: Path | None, index: FileIndex | None = None
+) -> Choice:
+    """Return the same with the units that the words favour."""
+    found = await asyncio.to_thread(file_by_words, folder, instruction, recent, index)
+    if isinstance(found, Choice):
+        return found
+    path = await _best(scorer, found, instruction)
+    return Choice(FileChosen(str(folder / path), "model"), _favoured(found, path, instruction))
+
+
+def file_by_words(
+    folder: Path, instruction: str, recent: Path | None, index: FileIndex | None = None
+) -> Choice | Ranking:
+    """Return the file that no model has to choose, or else all that is known of the files."""
+    paths = list_paths(folder)
     named = files_named_in(instruction, paths)
     if len(named) == 1:
-        return FileChosen(str(folder / named[0]), "name")
-    ranking = await asyncio.to_thread(rank_places, folder, paths, instruction, index)
+        return Choice(FileChosen(str(folder / named[0]), "name"))
+    ranking = rank_places(folder, paths, instruction, index)
     if len(named) > 1 and len({path.name for path in named}) == 1:  # one bare name
         raise _unclear(_first_of_each([place for place in ranking.places if place.path in named]))
     holders = _holders(instruction, ranking)
-    if recent and _exists(recent) and (not holders or recent in [folder / each for each in holders]):
-        return FileChosen(str(recent), "recent")
+    if recent and recent.is_file() and (not holders or recent in [folder / each for each in holders]):
+        return Choice(FileChosen(str(recent), "recent"))
     if not paths:
         raise UsageError(
             f"There is no source file in {folder} that could be changed.", "Name one: @path, or @path:name."
         )
-    if clear := _clear(ranking, holders):
-        return FileChosen(str(folder / clear), "name")
-    return FileChosen(str(folder / await _best(scorer, ranking, instruction)), "model")
+    clear = _clear(ranking, holders)
+    return (
+        Choice(FileChosen(str(folder / clear), "name"), _favoured(ranking, clear, instruction))
+        if clear
+        else ranking
+    )
 
 
-def _exists(path: Path) -> bool:
-    return path.is_file()
+def _favoured(ranking: Ranking, path: Path, instruction: str) -> tuple[str, ...]:
+    """Return the names of the best places of all, those of other files as ""; nothing for a short text."""
+    is_long = len(instruction) > SHORT_CHARS and bool(ranking.places)
+    if not is_long or ranking.places[0].score < LONG_SCORE:
+        return ()
+    best = ranking.places[:FAVOURED_PLACES]
+    return tuple(place.unit.qualified_name if place.path == path else "" for place in best)
 
 
 def _clear(ranking: Ranking, holders: Sequence[Path]) -> Path | None:
@@ -145,6 +181,7 @@ def files_named_in(text: str, paths: Sequence[str]) -> list[Path]:
 def _holders(instruction: str, ranking: Ranking) -> list[Path]:
     """Return the files that have a unit whose name stands in the instruction, and looks like code."""
     spoken = {word for word in _IDENTIFIER.findall(instruction) if looks_like_code(word, instruction)}
+    spoken |= subjects(instruction)
     held = [place.path for place in ranking.places if {place.unit.name, place.unit.qualified_name} & spoken]
     return list(dict.fromkeys(held))
 

@@ -1,6 +1,6 @@
 """The lines of an edit: its plan, the new text, how it was checked, and what the user decided.
 
-Owns shapes of the published schema (`schema`). Does not own the turn around it (`turn_events`).
+Owns shapes of the published schema (`events.base`). Does not own the turn around it (`events.turn`).
 """
 
 from typing import ClassVar

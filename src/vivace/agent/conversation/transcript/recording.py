@@ -174,7 +174,7 @@ def _shown(file: FileProposal, by: str) -> edit_records.EditShown:
         path=str(file.source.path),
         unit=file.unit.qualified_name,
         diff=unified(file),
-        problems=list(file.problems),
+        problems=[*file.problems, *file.faults],
         by=by,
     )
 

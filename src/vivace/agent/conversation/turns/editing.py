@@ -6,25 +6,32 @@ own the edit (`edits.flow`).
 
 import asyncio
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vivace.agent.conversation.message.mentions import target_of
 from vivace.agent.conversation.message.missing import check_all_made
-from vivace.agent.conversation.message.more_files import files_using, paths_to_make
-from vivace.agent.conversation.message.repository import choose_file
+from vivace.agent.conversation.message.more_files import files_listed, files_using, paths_to_make
+from vivace.agent.conversation.message.repository import (
+    Choice,
+    choose_place,
+    file_by_words,
+)
 from vivace.agent.conversation.transcript.history import EditResult, History, Turn
 from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.apply.journal import Journal
-from vivace.agent.edits.find.locate import locate_messages, shortlist
+from vivace.agent.edits.find.locate import locate_messages, shortlist, surely_meant
 from vivace.agent.edits.find.target import Target
 from vivace.agent.edits.flow import EditTask, run_edit
+from vivace.agent.edits.part_writing import first_messages
 from vivace.agent.edits.places.index import FileIndex
+from vivace.agent.edits.plan.planning import plan_by_evidence
 from vivace.agent.edits.plan.wording import is_spoken_of
 from vivace.agent.edits.repair.user_tests import AllowedTests
+from vivace.agent.edits.rewriting import UnitTask
 from vivace.agent.edits.scope import EditScope, checked_instruction, read_scope
-from vivace.agent.edits.write.rewrite import rewrite_request
 from vivace.agent.effort import Effort
 from vivace.agent.events.turn import FileChosen, PlacesAsked
 from vivace.agent.memory.recall import NOTHING, Memory
@@ -53,18 +60,21 @@ async def edit_in_turn(
     memory: Memory | None = None,
     files: Files = DISK,
     index: FileIndex | None = None,
+    asked_at_s: float | None = None,
 ) -> None:
     """Find the file that the message is about, and do the edit.
 
-    `index`: of the folder's words, where it is kept.
+    `index`: of the folder's words, where it is kept. `asked_at_s`: when the user pressed Enter.
     """
+    asked_at_s = time.perf_counter() if asked_at_s is None else asked_at_s
     await asyncio.to_thread(journal.heal)  # an edit that was cut short is finished before its file is read
     instruction = checked_instruction(without_mentions(text, mentions))
     reading = _Reading(files, to_write=approval != "never")
     tests = AllowedTests(test_command, Path(history.folder)) if test_command else None
     try:
         scopes = await _scopes(history, model, presenter, instruction, mentions, reading, index)
-        task = EditTask(scopes, with_reference(history, instruction), approval, effort, tests, memory)
+        wanted = with_reference(history, instruction)
+        task = EditTask(scopes, wanted, approval, effort, tests, memory, asked_at_s)
         await run_edit(task, model, presenter, journal)
     except PlaceUnclear as error:
         places = [place.removeprefix(f"{history.folder}/") for place in error.places]
@@ -101,12 +111,18 @@ async def _scopes(
         for edit in last:
             presenter.show(FileChosen(str(folder / edit.path), "recent"))
         return tuple([scope for edit in last for scope in await _scopes_of(folder, edit, reading)])
+    if listed := await asyncio.to_thread(files_listed, folder, instruction, index):
+        for path in listed:
+            presenter.show(FileChosen(str(path), "name"))
+        return tuple([await reading.scope(Target(path, None)) for path in listed])
     recent = target_of(history.last_mention, folder).path if history.last_mention else None
-    chosen = await choose_file(model, folder, instruction, recent, index)
+    choice = await choose_place(model, folder, instruction, recent, index)
+    chosen = choice.file
     presenter.show(chosen)
     path = Path(chosen.path)
     scope = await reading.scope(Target(path, None))
-    scope = replace(scope, is_found=chosen.by != "recent" and path.name not in instruction)
+    is_found = chosen.by != "recent" and path.name not in instruction
+    scope = replace(scope, is_found=is_found, favoured=choice.favoured)
     others = await asyncio.to_thread(files_using, folder, scope, instruction)
     return (scope, *[await reading.scope(Target(path, None)) for path in others])
 
@@ -170,15 +186,37 @@ def draft_messages(
 ) -> list[Message]:
     """Return what the model will read first when this draft is sent as an edit of what it mentions."""
     scope = read_scope(target_of(mention, folder), to_write=False, files=files)
-    instruction = without_mentions(text, [mention]).strip()
-    if scope.unit:
+    return _first_read(scope, without_mentions(text, [mention]).strip(), memory)
+
+
+def unnamed_draft_messages(
+    history: History, text: str, memory: Memory | None, files: Files, index: FileIndex
+) -> list[Message]:
+    """Return the same for a draft that mentions nothing; nothing if words do not say which file it means."""
+    folder, instruction = Path(history.folder), text.strip()
+    if paths_to_make(instruction, folder) or (edit_before(history) and refers_back(instruction)):
+        return []
+    recent = target_of(history.last_mention, folder).path if history.last_mention else None
+    listed = files_listed(folder, instruction, index)
+    if not listed:
+        found = file_by_words(folder, instruction, recent, index)
+        listed = [Path(found.file.path)] if isinstance(found, Choice) else []
+    if not listed:
+        return []
+    scope = read_scope(Target(listed[0], None), to_write=False, files=files)
+    return _first_read(scope, instruction, memory)
+
+
+def _first_read(scope: EditScope, instruction: str, memory: Memory | None) -> list[Message]:
+    """Return the rewrite's prompt where the unit is known without the model, or else what chooses it."""
+    steps = plan_by_evidence([scope], instruction)
+    unit = steps[0].unit if steps else surely_meant(scope.source, scope.units, instruction)
+    if unit:
         recalled = memory.recall(instruction, [scope.source.path]) if memory else NOTHING
-        request = rewrite_request(scope.source, scope.units, scope.unit, instruction, recalled=recalled)
-        messages = request.messages
-    else:
-        short = shortlist(scope.source, scope.units, instruction)
-        messages = locate_messages(scope.source, short, instruction)
-    return messages[:-1]  # the last one is the beginning of the answer
+        task = UnitTask(scope.source, scope.language, scope.units, unit, instruction, recalled=recalled)
+        return first_messages(task)
+    short = shortlist(scope.source, scope.units, instruction)
+    return locate_messages(scope.source, short, instruction)[:-1]  # without the beginning of the answer
 
 
 def without_mentions(text: str, mentions: Sequence[str]) -> str:

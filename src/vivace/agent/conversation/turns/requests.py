@@ -24,11 +24,13 @@ from vivace.agent.conversation.message.prompt import (
 from vivace.agent.conversation.message.relevant_code import find_code
 from vivace.agent.conversation.transcript.history import History, Turn
 from vivace.agent.conversation.turns import compaction
-from vivace.agent.conversation.turns.editing import draft_messages
+from vivace.agent.conversation.turns.editing import draft_messages, unnamed_draft_messages
 from vivace.agent.edits.apply.files import Files
+from vivace.agent.edits.places.index import FileIndex, index_file
 from vivace.agent.effort import DEFAULT_EFFORT, Effort
 from vivace.agent.memory.opening import memory_for
 from vivace.agent.memory.recall import NOTHING, Memory
+from vivace.agent.prompting import Message
 
 MAX_ANSWER_TOKENS = 2048
 
@@ -39,6 +41,7 @@ class TurnRequests:
         self._connection = connection
         self._files = files
         self.effort: Effort = DEFAULT_EFFORT
+        self.index = FileIndex(self.folder, index_file(connection.settings.cache_dir, self.folder))
 
     @property
     def folder(self) -> Path:
@@ -85,12 +88,15 @@ class TurnRequests:
 
     async def draft_request(self, text: str, mentions: tuple[str, ...]) -> dict[str, Any]:
         """Return the body of what is read first if this draft is sent."""
-        if mentions and intent_by_words(text) == "edit":
-            items = await asyncio.to_thread(
-                draft_messages, self.folder, text, mentions[0], self.memory, self._files
-            )
+        is_edit = intent_by_words(text) == "edit"
+        if is_edit and (items := await asyncio.to_thread(self._edit_messages, text, mentions)):
             return {"model": self._history.model, "input": items, "temperature": 0, "store": False}
         return (await self.next_request(text, mentions)).body
+
+    def _edit_messages(self, text: str, mentions: tuple[str, ...]) -> list[Message]:
+        if mentions:
+            return draft_messages(self.folder, text, mentions[0], self.memory, self._files)
+        return unnamed_draft_messages(self._history, text, self.memory, self._files, self.index)
 
     def body(self, asked: Asked, retold: Sequence[Turn] | None = None) -> dict[str, Any]:
         """Return the body of the next answer: what is new behind the last response.

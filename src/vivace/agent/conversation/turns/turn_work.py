@@ -6,6 +6,7 @@ turn's beginning and end (`conversation`), what is sent (`requests`), nor what i
 """
 
 import asyncio
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -29,7 +30,6 @@ from vivace.agent.conversation.turns.requests import TurnRequests
 from vivace.agent.conversation.turns.tool_turn import ToolRules, ToolTurn, open_tool_turn
 from vivace.agent.edits.apply.files import DISK, Files
 from vivace.agent.edits.apply.journal import Journal
-from vivace.agent.edits.places.index import FileIndex, index_file
 from vivace.agent.events.talk import Compacted, CompactionStarted
 from vivace.agent.events.task import ServersOpened
 from vivace.agent.events.turn import (
@@ -76,8 +76,6 @@ class TurnWork:
         self._is_stopping = False
         self._late: list[str] = []  # steers that came when everything was said
         self.approval: Approval = "ask"
-        folder = Path(history.folder)
-        self._index = FileIndex(folder, index_file(connection.settings.cache_dir, folder))
 
     # ---- from outside -----------------------------------------------------------------------------
 
@@ -167,6 +165,7 @@ class TurnWork:
             self._task, self._answering, self._steer, self._is_stopping = None, None, "", False
 
     async def _do(self, text: str, mentions: tuple[str, ...], kind: TurnKind | None) -> Ending:
+        asked_at_s = time.perf_counter()
         await self._files.refresh(self.requests.paths(mentions))
         if self.uses_tools:
             return await self._work_with_tools(text, mentions)
@@ -189,7 +188,8 @@ class TurnWork:
             test_command=self._connection.settings.test_command,
             memory=self.requests.memory,
             files=self._files,
-            index=self._index,
+            index=self.requests.index,
+            asked_at_s=asked_at_s,
         )
         return Ending("completed")
 

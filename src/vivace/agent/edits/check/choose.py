@@ -1,8 +1,8 @@
 """Which of several proposals to take: one that can be used, that does what was asked, that is likeliest.
 
-Owns the order of the signs: the examples that hold; whether it does other than the old code, where that was
-said to be wrong; the model's own likelihood. Code is run only in the sandbox (`trial`); without one its
-likelihood decides, and the choice says so.
+Owns the order of the signs: whether it breaks anything; the examples that hold; whether it does other than
+the old code, where that was said to be wrong; the model's own likelihood. Code is run only in the sandbox
+(`trial`); without one its likelihood decides, and the choice says so.
 """
 
 import ast
@@ -54,20 +54,24 @@ async def choose(candidates: Sequence[Candidate], *, runs_examples: bool) -> Cho
     examples = examples_for(first) if runs_examples else []
     trials = await _try(usable, examples) if runs_examples and len(usable) > 1 else None
     if trials is None:
-        best, *others = _ordered(usable, [(each.nats_per_token,) for each in usable])
+        best, *others = _ordered(usable, [(_is_sound(each), each.nats_per_token) for each in usable])
         return Choice(best, len(usable), 0, 0, others=tuple(others))
     ranks = [
-        (sum(trial.held), trial.differing > 0, each.nats_per_token)
+        (_is_sound(each), sum(trial.held), trial.differing > 0, each.nats_per_token)
         for trial, each in zip(trials.each, usable, strict=True)
     ]
     best, *others = _ordered(usable, ranks)
-    return Choice(best, len(usable), len(examples), max(ranks)[0], trials.calls, tuple(others))
+    return Choice(best, len(usable), len(examples), int(max(ranks)[1]), trials.calls, tuple(others))
 
 
 def _ordered(usable: Sequence[Candidate], ranks: Sequence[tuple[float, ...]]) -> list[FileProposal]:
     """Return the proposals by their ranks, the best first."""
     order = sorted(range(len(usable)), key=lambda index: ranks[index], reverse=True)
     return [usable[index].proposal for index in order]
+
+
+def _is_sound(candidate: Candidate) -> bool:
+    return not candidate.proposal.faults
 
 
 async def _try(usable: Sequence[Candidate], examples: Sequence[Example]) -> Trials | None:

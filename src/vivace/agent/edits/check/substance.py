@@ -1,10 +1,13 @@
 """Whether an answer changes more than comments, docstrings and white space, where more was asked for.
 
-Owns the comparison, by the tokens of the syntax tree in any language, and which requests are about words.
+Owns the comparison, by the tokens of the syntax tree in any language and by Python's own tree, which knows
+no quotes, brackets or commas that mean nothing, and which requests are about words.
 Does not own what becomes of such an answer (`rewriting`, `flow`).
 """
 
+import ast
 import re
+import warnings
 
 from tree_sitter import Node
 
@@ -19,7 +22,7 @@ _ABOUT_WORDS = re.compile(
     r"|describe\w*|todos?|fixme|licen[cs]e|copyright|header|grammar|english|translat\w+|(?:re)?format\w*"
     r"|indent\w*|white ?space|blank|empty lines?|line (?:breaks?|lengths?|ends?)|newlines?|wrap\w*|align\w*"
     r"|spaces?|tabs?|pep ?8|black|lint\w*|noqa|type: ignore|pragma|shebang|encoding|uncomment\w*|readab\w+"
-    r"|tidy|clean ?up)\b",
+    r"|tidy|clean ?up|(?:single|double) quotes|parenthes\w+|brackets?|trailing commas?)\b",
     re.I,
 )
 _ASKED = re.compile(
@@ -39,7 +42,28 @@ def changes_words_alone(language: Language | None, before: str, after: str) -> b
     """Return whether two texts of a file are the same code. One without a grammar is all words."""
     if language is None or before == after:
         return False
-    return _tokens(language, before) == _tokens(language, after)
+    return _tokens(language, before) == _tokens(language, after) or (
+        language is PYTHON and _is_same_tree(before, after)
+    )
+
+
+def _is_same_tree(before: str, after: str) -> bool:
+    """Return whether two texts are the same Python, but for docstrings."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            trees = [_without_docstrings(ast.parse(text)) for text in (before, after)]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return ast.dump(trees[0]) == ast.dump(trees[1])
+
+
+def _without_docstrings(tree: ast.Module) -> ast.Module:
+    for node in ast.walk(tree):
+        match getattr(node, "body", None):
+            case [ast.Expr(value=ast.Constant(value=str())), *_] as body:
+                body[:1] = [] if body[1:] else [ast.Pass()]
+    return tree
 
 
 def _tokens(language: Language, text: str) -> list[bytes]:
@@ -50,7 +74,7 @@ def _tokens(language: Language, text: str) -> list[bytes]:
         node = pending.pop()
         if isinstance(node, bytes):
             found.append(node)
-        elif "comment" in node.type or (language is PYTHON and _is_docstring(node)):
+        elif "comment" in node.type or (language is PYTHON and is_docstring(node)):
             continue
         elif node.child_count and node.type != "string":
             is_block = node.type == "block"  # in Python white space alone says what belongs to it
@@ -60,7 +84,7 @@ def _tokens(language: Language, text: str) -> list[bytes]:
     return found
 
 
-def _is_docstring(node: Node) -> bool:
+def is_docstring(node: Node) -> bool:
     """Return whether a node is a string that stands first in a module, class or function."""
     if node.type != "expression_statement" or node.named_child_count != 1 or node.parent is None:
         return False

@@ -38,6 +38,10 @@ _PLACEHOLDER = re.compile(
 )
 
 
+def asks_for_removal(instruction: str) -> bool:
+    return _REMOVAL.search(instruction) is not None
+
+
 def verify(
     source: SourceFile, language: Language | None, unit: Unit, new_bytes: bytes, instruction: str
 ) -> list[str]:
@@ -163,16 +167,22 @@ def _inside(units: list[Unit], first_line: int, last_line: int) -> list[Unit]:
 def _rename_problem(unit: Unit, new: list[Unit], instruction: str) -> list[str]:
     if any(found.name == unit.name for found in new) or _RENAMING.search(instruction):
         return []
-    if _REMOVAL.search(instruction) and (not new or _mentions(instruction, unit.name)):
+    if _REMOVAL.search(instruction) and (not new or mentions(instruction, unit.name)):
         return []
     if not new:
         return [f"The {unit.kind} {unit.name} is not in the answer any more."]
-    if _mentions(instruction, new[0].name):
+    if mentions(instruction, new[0].name):
         return []
     return [
         f"The {unit.kind} {unit.name} is now called {new[0].name}, which the instruction did not ask for."
     ]
 
 
-def _mentions(instruction: str, name: str) -> bool:
+def asks_for_less(instruction: str) -> bool:
+    """Return whether something is to be removed, renamed or moved."""
+    return bool(_REMOVAL.search(instruction) or _RESHAPING.search(instruction))
+
+
+def mentions(instruction: str, name: str) -> bool:
+    """Return whether an instruction has this name as a word."""
     return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", instruction) is not None

@@ -199,7 +199,9 @@ def _with_overloads_joined(units: Iterator[Unit], source: SourceFile, announcing
             if unit.first_line not in announcing:
                 announcing.discard(held.first_line)  # the body is there: a further one is another unit
             opening = source.text_of(held.first_line, unit.first_line - 1) + unit.opening
-            held = replace(unit, first_line=held.first_line, opening=opening)
+            is_whole = unit.first_line not in announcing
+            stubs = unit.first_line - held.first_line if is_whole else 0
+            held = replace(unit, first_line=held.first_line, opening=opening, stub_lines=stubs)
         else:
             yield held
             held = unit

@@ -4,7 +4,7 @@ Owns what a unit is and how a user's name or line numbers find one. Does not rea
 units of a file), and does not choose among them: the caller does, with the user's word or with the model.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from vivace.agent.edits.apply.source import SourceFile
@@ -15,7 +15,7 @@ from vivace.errors import UnitNotFound
 class Unit:
     """Lines of a file that are rewritten together; in one yet to be written `last_line == first_line - 1`."""
 
-    kind: str  # function | class | method | type | file | lines | new
+    kind: str  # function | class | method | type | file | lines | new | part (of a long unit)
     name: str
     qualified_name: str  # Task.done
     first_line: int  # 1-based; decorators, attributes and doc comments included
@@ -25,6 +25,7 @@ class Unit:
     opening: str = ""  # the unit's text up to its body, exactly as in the file; may stop within a line
     indent: str = ""  # of the first line
     parent: str | None = None
+    stub_lines: int = 0  # at its top: overload signatures, which are not written with the implementation
 
     @property
     def lines_text(self) -> str:
@@ -66,6 +67,15 @@ def lines_unit(source: SourceFile, first_line: int, last_line: int) -> Unit:
     lines = source.lines[first_line - 1 : last_line]
     indent = next((indent_of(line) for line in lines if line.strip()), "")
     return Unit("lines", name, name, first_line, last_line, indent=indent)
+
+
+def implementation_of(source: SourceFile, unit: Unit) -> Unit:
+    """Return the unit without the overload signatures above its implementation."""
+    if not unit.stub_lines:
+        return unit
+    first = unit.first_line + unit.stub_lines
+    stubs = source.text_of(unit.first_line, first - 1)
+    return replace(unit, first_line=first, opening=unit.opening.removeprefix(stubs), stub_lines=0)
 
 
 def file_unit(source: SourceFile) -> Unit:

@@ -24,6 +24,16 @@ _QUOTED = re.compile(r"\"([^\"\n]{3,200})\"|(?<!\w)'([^'\n]{3,200})'(?!\w)|“([
 _OPTION = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
 _DOTTED = re.compile(r"[^\W\d]\w*(?:(?:\.|::|#)[^\W\d]\w*)*")
 _NAME_LIKE = re.compile(r"\w*_\w+|[a-z]+[A-Z]\w*|[A-Z][a-z]+[A-Z]\w*")
+_SUBJECT = (
+    re.compile(  # whom a request is about: "parse should accept bytes", "let main print it", "… in load"
+        r"(?:^|[.!?;:,]\s+|\n\s*)(?:please\s+)?(?P<first>[^\W\d]\w*)\s+"
+        r"(?:should|shall|must|may|can|could|cannot|(?:need|ha)s? to|ought to)\b"
+        r"|\b(?:make|let|have|teach|allow)\s+(?P<told>[^\W\d]\w*)\s+[a-z]"
+        r"|\b(?:in|of)\s+(?P<last>[^\W\d]\w*)\s*(?=[.;,:]|$)",
+        re.I,
+    )
+)
+SUBJECT_WEIGHT = 0.7  # of a name that the request is about, where it may be an English word
 _SPECIAL = {  # what people call the special methods of Python
     "__eq__": r"equal(?:ity)?|compar\w+|==|!=",
     "__hash__": r"hash(?:ing|es|able)?",
@@ -173,7 +183,14 @@ def _names(prose: str, spans: Sequence[str], blocks: Sequence[str]) -> dict[str,
             or ("." in name and name[0].islower())
         ):
             add(name, 0.9 if is_called or "." in name else 0.7)
+    for name in subjects(prose):
+        add(name, SUBJECT_WEIGHT)
     return {name: weight for name, weight in found.items() if len(name) > 1}
+
+
+def subjects(text: str) -> set[str]:
+    """Return the words that requests are about, which are names only if a unit has one: "parse should …"."""
+    return {found[found.lastgroup] for found in _SUBJECT.finditer(text) if found.lastgroup}
 
 
 def _quoted(text: str) -> list[str]:

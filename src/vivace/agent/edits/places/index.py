@@ -25,6 +25,7 @@ READING_S = 10.0  # for new and changed files of one search
 SEGMENT_FILES = 2000
 MAX_SEGMENTS = 32
 MAX_POSTINGS = 400_000  # that one search looks at, those of rare words first
+MOST_SHARE = 0.8  # of the files that may have a word that is still looked up
 STEM_COUNT = 4  # what a word of the file's own name counts
 BUSY_S = 5.0
 _K1, _B = 1.2, 0.6
@@ -210,11 +211,11 @@ def _scores(
     mean = sum(entry[3] for entry in known.values()) / max(1, len(known)) or 1.0
     scores: dict[int, float] = defaultdict(float)
     left = MAX_POSTINGS
-    for word, found in sorted(postings.items(), key=lambda pair: len(pair[1])):
-        held = [(id, count) for id, count in found if id in alive]
-        left -= len(found)
-        if left < 0 and scores:
-            break
+    for word, (files, counts) in sorted(postings.items(), key=lambda pair: len(pair[1][0])):
+        left -= len(files)
+        if scores and (left < 0 or len(files) > MOST_SHARE * len(alive)):
+            break  # what nearly every file has says nothing, and takes the longest
+        held = [(id, count) for id, count in zip(files, counts, strict=True) if id in alive]
         rarity = math.log(1 + (len(alive) - len(held) + 0.5) / (len(held) + 0.5))
         weight = rarity * words[word] * (_K1 + 1)
         for id, count in held:
@@ -223,8 +224,10 @@ def _scores(
     return {alive[id]: score for id, score in scores.items()}
 
 
-def _postings(database: sqlite3.Connection, word: str) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
-    for files, counts in database.execute("SELECT files, counts FROM postings WHERE word = ?", (word,)):
-        found += zip(array("I", files), counts, strict=True)
-    return found
+def _postings(database: sqlite3.Connection, word: str) -> "tuple[array[int], bytes]":
+    """Return which files have a word, those that are gone too, and how often each has it."""
+    files, counts = array("I"), bytearray()
+    for some, times in database.execute("SELECT files, counts FROM postings WHERE word = ?", (word,)):
+        files.frombytes(some)
+        counts += times
+    return files, bytes(counts)

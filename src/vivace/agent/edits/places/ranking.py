@@ -5,6 +5,7 @@ Owns the weights, tuned on half of the tasks of benchmarks/agent/places.py. Does
 """
 
 import contextlib
+import heapq
 import math
 import os
 import re
@@ -62,8 +63,8 @@ def rank_places(folder: Path, paths: Sequence[str], text: str, index: FileIndex 
     by_file = (index or FileIndex(folder)).search(allowed, clues.words).scores
     for path, more in _said_of_files(allowed, clues).items():
         by_file[path] = by_file.get(path, 0.0) + more
-    best = sorted(by_file, key=lambda path: (-by_file[path], path))
-    best = list(dict.fromkeys([*best, *allowed]))[:MAX_PARSED]  # a name may be all that is said
+    best = heapq.nsmallest(MAX_PARSED, by_file, key=lambda path: (-by_file[path], path))
+    best = list(dict.fromkeys([*best, *allowed[:MAX_PARSED]]))[:MAX_PARSED]  # a name may be all that is said
     units: list[tuple[str, UnitWords]] = []
     for path in best:
         with contextlib.suppress(FileProblem, OSError):
@@ -103,7 +104,7 @@ def _said_of_files(paths: Sequence[str], clues: Clues) -> dict[str, float]:
     """Return what names of files and modules in the text say for files."""
     scores: dict[str, float] = defaultdict(float)
     modules = clues.modules
-    for path in paths:
+    for path in paths if modules or clues.files else ():
         module = module_of(path)
         if module in modules:
             scores[path] += NAMED_SCORE * modules[module]
@@ -153,8 +154,10 @@ def _files(
     best: dict[str, float] = {}
     for place in places:
         best.setdefault(str(place.path), place.score)
-    rest = sorted((path for path in by_file if path not in best), key=lambda path: -by_file[path])
-    names = dict.fromkeys([*best, *rest, *allowed])
+    rest = heapq.nsmallest(
+        MAX_LISTED, (path for path in by_file if path not in best), key=lambda path: -by_file[path]
+    )
+    names = dict.fromkeys([*best, *rest, *allowed[:MAX_LISTED]])
     return tuple((Path(path), best.get(path, 0.0)) for path in list(names)[:MAX_LISTED])
 
 

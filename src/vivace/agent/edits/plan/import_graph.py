@@ -59,27 +59,29 @@ class ImportGraph:
             bases = [file.parents[node.level - 1]] if node.level <= len(file.parents) else []
         for each in node.names:
             submodule = [*parts, each.name]
-            is_module = any(self._file(base, submodule) for base in bases)
+            is_module = any(module_file(base, submodule, self._texts) for base in bases)
             yield from self._loaded(file, submodule if is_module else parts, bases)
 
     def _loaded(self, file: Path, parts: list[str], bases: list[Path]) -> Iterator[Path]:
         """Yield the module and the packages around it, but for those that the importing file is inside of."""
         for base in bases:
-            found = self._file(base, parts)
+            found = module_file(base, parts, self._texts)
             if found is None:
                 continue
             yield found
             for length in range(1, len(parts)):
-                package = self._file(base, parts[:length])
+                package = module_file(base, parts[:length], self._texts)
                 if package and package.name == "__init__.py" and not file.is_relative_to(package.parent):
                     yield package
             return
 
-    def _file(self, base: Path, parts: list[str]) -> Path | None:
-        names = [base.joinpath(*parts, "__init__.py")]
-        if parts:
-            names.append(base.joinpath(*parts).with_suffix(".py"))
-        return next((name for name in names if name in self._texts or name.is_file()), None)
+
+def module_file(base: Path, parts: list[str], texts: Mapping[Path, str]) -> Path | None:
+    """Return the file of a module below a folder, on disk or among `texts`."""
+    names = [base.joinpath(*parts, "__init__.py")]
+    if parts:
+        names.append(base.joinpath(*parts).with_suffix(".py"))
+    return next((name for name in names if name in texts or name.is_file()), None)
 
 
 def loading_imports(body: Iterable[ast.AST]) -> Iterator[Statement]:

@@ -24,6 +24,7 @@ from vivace.agent.edits.plan.wording import (
     renamings,
     speaks_of_top,
     spoken_units,
+    units_of_actors,
 )
 from vivace.agent.edits.scope import EditScope
 from vivace.errors import PlaceUnclear
@@ -50,7 +51,10 @@ def plan_by_evidence(scopes: Sequence[EditScope], instruction: str) -> list[Step
     if named:
         return without_overlaps(named)
     asked = request_in(instruction)
-    for find in (_renamed, _listed, _every, _everywhere):
+    is_long = any(scope.favoured for scope in scopes)  # names in a long text are a part of its story
+    if not is_long and (across := _listed_across(scopes, asked)):
+        return without_overlaps(across)
+    for find in (_renamed,) if is_long else (_renamed, _listed, _every, _everywhere):
         steps = without_overlaps(step for scope in scopes for step in find(scope, asked))
         if steps:
             steps = _with_texts(scopes, steps, asked) if find is _renamed else steps
@@ -103,6 +107,17 @@ def _listed(scope: EditScope, instruction: str) -> Iterable[Step]:
     return steps
 
 
+def _listed_across(scopes: Sequence[EditScope], instruction: str) -> list[Step]:
+    """Return the units that the instruction lists, where they are in several files."""
+    held = {id(unit): scope for scope in scopes for unit in scope.units}
+    if len(scopes) < 2 or renamings(instruction):
+        return []
+    units = [unit for scope in scopes for unit in scope.units]
+    listed = listed_units(instruction, spoken_units(instruction, units))
+    steps = [Step(held[id(unit)], unit, NAMED, "must") for unit in listed]
+    return steps if len({step.scope.source.path for step in steps}) > 1 else []
+
+
 def _above(units: Sequence[Unit], line: int) -> Unit:
     """Return the outermost unit that ends before a line, or else the first unit of the file."""
     outermost = [unit for unit in units if not unit.parent]
@@ -111,7 +126,7 @@ def _above(units: Sequence[Unit], line: int) -> Unit:
 
 
 def _every(scope: EditScope, instruction: str) -> Iterable[Step]:
-    units = every_unit(instruction, scope.units)
+    units = every_unit(instruction, scope.units) or units_of_actors(instruction, scope.units)
     return [Step(scope, unit, "one of all", "may") for unit in units] if len(units) > 1 else []
 
 
@@ -135,7 +150,7 @@ async def _plan_by_model(scorer: Scorer, scope: EditScope, instruction: str, *, 
     steps = [Step(scope, best.unit, CHOSEN, need)]
     is_new = best.unit.kind == "new"
     asked = request_in(instruction)
-    if best.unit.kind == "file" or (is_new and not adds_and_uses(asked)):
+    if best.unit.kind == "file" or scope.favoured or (is_new and not adds_and_uses(asked)):
         return steps
     if is_new:
         best = others[0]  # how well the place scores says nothing about the others
@@ -165,13 +180,23 @@ async def _plan_by_model(scorer: Scorer, scope: EditScope, instruction: str, *, 
 
 
 def _check_clear(scope: EditScope, ranked: Sequence[Ranked], instruction: str) -> None:
-    """Raise `PlaceUnclear` if the best unit is not clearly best, and not named."""
-    spoken = [each.unit for each in spoken_units(request_in(instruction), scope.units)]
-    is_choice = ranked[0].unit.kind not in ("new", "file") and ranked[0].unit not in spoken
-    if not is_choice or share_of_best(ranked) >= CLEAR_SHARE:
+    """Raise `PlaceUnclear` if the best unit is not clearly best.
+
+    A name in a request is clear. In a long text it is not where the words favour other units, nor is a
+    class: one of its methods is meant.
+    """
+    best = ranked[0].unit
+    if best.kind in ("new", "file"):
         return
-    parts = [each.unit for each in ranked if each.unit.kind not in ("new", "file")]
-    places = [_mention(scope, unit) for unit in parts[:ASKED_PLACES]]
+    favoured = [each.unit for each in ranked if each.unit.qualified_name in scope.favoured]
+    holds_units = any(each.parent == best.qualified_name for each in scope.units)
+    if not scope.favoured or (best in favoured and not holds_units):
+        spoken = [each.unit for each in spoken_units(request_in(instruction), scope.units)]
+        if best in spoken or share_of_best(ranked) >= CLEAR_SHARE:
+            return
+    rest = [each.unit for each in ranked if each.unit.kind not in ("new", "file")]
+    parts = dict.fromkeys([best, *favoured, *rest])
+    places = [_mention(scope, unit) for unit in list(parts)[:ASKED_PLACES]]
     if len(places) > 1:
         raise PlaceUnclear(places)
 

@@ -29,6 +29,7 @@ _ANOTHER = re.compile(
 _WITHIN = re.compile(
     rf"\b(?:of|in|from|inside)\s+(?:the\s+)?(?:(?:{_THING})\s+)?[`'\"]?(?P<name>{_NAME}(?:\.{_NAME})*)"
 )
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+|_+")
 _SPOKEN = re.compile(rf"`?({_NAME}(?:\.{_NAME})*)(?:\(\))?`?")
 _JOINED = re.compile(
     r"\s*(?:,|and|or|&|/|,\s*and|as well as|plus)\s+(?:also\s+)?"
@@ -48,6 +49,9 @@ _EVERY = re.compile(
     r"(?P<kind>functions?|methods?|class(?:es)?|tests?|handlers?|getters?|setters?)\b"
     rf"(?:\s+(?:of|in|on)\s+(?:the\s+)?(?:class\s+)?`?(?P<of>{_NAME})`?)?",
     re.I,
+)
+_ACTORS = re.compile(  # "all the loaders": whatever is named `load_…`
+    r"\b(?:(?P<pair>both)|all|every|each)(?:\s+of)?(?:\s+the)?\s+(?P<root>[a-z]{3,}?)(?:er|or)s?\b", re.I
 )
 _EVERYWHERE = re.compile(
     r"\b(?:everywhere|throughout|wherever"
@@ -162,6 +166,22 @@ def every_unit(instruction: str, units: Sequence[Unit]) -> list[Unit]:
         return [unit for unit in units if unit.name.lower().startswith("test") and unit.kind != "class"]
     kinds = ("method",) if kind.startswith("method") else ("function", "method")
     return [unit for unit in units if unit.kind in kinds]
+
+
+def units_of_actors(instruction: str, units: Sequence[Unit]) -> list[Unit]:
+    """Return the functions that "all the loaders" or "both parsers" means, by how their names begin."""
+    found = _ACTORS.search(instruction)
+    if found is None:
+        return []
+    root = found["root"].lower()
+    roots = {root, f"{root}e", root[:-1] if root[-2] == root[-1] else root}
+    meant = [
+        unit
+        for unit in units
+        if unit.kind in ("function", "method") and _WORD.findall(unit.name.lstrip("_"))[:1] != [unit.name]
+        if _WORD.findall(unit.name.lstrip("_"))[0].lower() in roots
+    ]
+    return meant if len(meant) == 2 or (len(meant) > 2 and not found["pair"]) else []
 
 
 def adds_and_uses(instruction: str) -> bool:

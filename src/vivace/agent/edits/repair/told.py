@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
+from vivace.agent.edits.find.units import Unit
 from vivace.agent.edits.proposal import FileProposal
-from vivace.agent.edits.repair.imports.python_names import undefined_in_words
 from vivace.agent.edits.write.rewrite import Rewrite
 from vivace.agent.model import Model
 from vivace.agent.prompting import user
@@ -33,7 +33,7 @@ class FailedExample:
         return f"{self.call} gave {_short(self.gave)}, expected {_short(self.expected)}."
 
 
-def what_is_wrong(proposal: FileProposal) -> str:
+def what_is_wrong(proposal: FileProposal, part: Unit | None = None) -> str:
     """Return the complaint about an answer that has problems; "" if it has none.
 
     Lines are counted from the first one of the piece, which is all that the model has seen. An answer that
@@ -42,7 +42,7 @@ def what_is_wrong(proposal: FileProposal) -> str:
     """
     if not proposal.problems:
         return ""
-    above = proposal.unit.first_line - 1
+    above = (part or proposal.unit).first_line - 1
     said = _LINE.sub(lambda found: f"line {max(1, int(found[1]) - above)}", " ".join(proposal.problems))
     return f"Your answer cannot be used. {said}"
 
@@ -52,9 +52,9 @@ def what_failed(examples: Sequence[FailedExample]) -> str:
     return "Your answer is wrong. " + " ".join(each.in_words for each in examples[:MAX_FAILED])
 
 
-def what_is_undefined(names: Sequence[str]) -> str:
-    """Return the complaint about an answer that uses names which nothing defines; "" if there are none."""
-    return f"Your answer cannot run. {undefined_in_words(names)} in this file." if names else ""
+def what_breaks(faults: Sequence[str]) -> str:
+    """Return the complaint about an answer that breaks something; "" if it does not."""
+    return f"Your answer cannot run. {' '.join(faults)}" if faults else ""
 
 
 def told_request(request: Rewrite, answer: str, complaint: str) -> Rewrite:

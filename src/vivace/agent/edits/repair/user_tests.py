@@ -8,6 +8,7 @@ nor which proposals are tried (`flow`).
 
 import json
 import os
+import re
 import sysconfig
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ LIMITS = Limits(
     folder_bytes=512 << 20,
     open_files=1024,
 )
+# A failed test as pytest and unittest name it.
+_FAILED = re.compile(r"^(?:FAILED|ERROR|FAIL:|ERROR:) (\S+(?: \([\w.]+\))?)", re.MULTILINE)
 ORIGINAL = "/original"  # the workspace itself, inside: it can be read only
 COULD_NOT_COPY = 121  # the exit code of the copying
 TAIL_CHARS = 600  # of what a failed test said
@@ -56,6 +59,15 @@ class RanTests:
 
     has_passed: bool
     output: str = ""  # the end of what a test that failed said
+    failed: frozenset[str] = frozenset()  # the tests that the output names as failed
+
+    def broken_since(self, before: "RanTests") -> list[str]:
+        """Return what failed and did not before; the command as a whole where no test is named."""
+        if self.has_passed:
+            return []
+        if before.has_passed:
+            return sorted(self.failed) or ["the test command"]
+        return sorted(self.failed - before.failed) if before.failed else []
 
 
 async def check_can_run(tests: AllowedTests, targets: Iterable[Path] = ()) -> None:
@@ -113,7 +125,9 @@ async def run_tests(tests: AllowedTests, proposal: Proposal) -> RanTests:
         raise _cannot_run(said[-TAIL_CHARS:], "The copy is in memory, 512 MB at most.")
     if outcome.stopped_by:
         said = f"{said}\nIt was ended: too much {outcome.stopped_by}."
-    return RanTests(outcome.is_success, output="" if outcome.is_success else said[-TAIL_CHARS:])
+    if outcome.is_success:
+        return RanTests(has_passed=True)
+    return RanTests(has_passed=False, output=said[-TAIL_CHARS:], failed=frozenset(_FAILED.findall(said)))
 
 
 def _environment(folder: Path) -> dict[str, str]:

@@ -21,6 +21,15 @@ _RENAMING = re.compile(r"\b(renam\w*|call (it|this|the)|names?d?)\b", re.I)
 
 
 @dataclass(frozen=True)
+class Replaced:
+    """Lines of the file as it was read, and the text that comes in their place."""
+
+    first_line: int
+    last_line: int
+    new_text: str
+
+
+@dataclass(frozen=True)
 class Rewrite:
     messages: list[Message]
     fence: str
@@ -28,6 +37,8 @@ class Rewrite:
     max_tokens: int
     prediction: str = ""  # what the answer will resemble, behind the opening
     other_stops: tuple[str, ...] = ()
+    part: Unit | None = None  # what the answer replaces, where that is not the whole unit
+    replaced: tuple[Replaced, ...] = ()  # other parts of the unit, which were written before
 
     @property
     def stop(self) -> list[str]:

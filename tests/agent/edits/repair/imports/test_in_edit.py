@@ -2,8 +2,11 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.agent.edits.repair.conftest import Bench
-from vivace.agent.events.edit import EditProposed, ImportsAdded, NamesUndefined
+from vivace.agent.events.edit import EditProposed, ImportsAdded
+from vivace.errors import EditRejected
 
 OLD = '"""Numbers."""\n\nimport os\n\n\ndef other():\n    return os\n\n\ndef double(x):\n    return x\n'
 
@@ -34,17 +37,19 @@ async def test_the_hunk_of_the_unit_can_be_taken_alone(bench: Callable[..., Benc
     assert alone.files[0].new_bytes.decode() == OLD.replace("return x", "return json.loads(x)")
 
 
-async def test_names_that_stay_undefined_are_told(bench: Callable[..., Bench]) -> None:
-    """A name without a known import is told in a line, beside the import of another; the edit is written."""
+async def test_names_that_stay_undefined_are_told_and_not_written(bench: Callable[..., Bench]) -> None:
+    """A name without a known import is a fault: the edit is shown with it, and `--yes` does not write it."""
     desk = bench(OLD, "def double(x):\n    return json.loads(frobnicate(x))\n")
-    await desk.edit("read it as JSON", "low")
-    [told] = [event for event in desk.shown.events if isinstance(event, NamesUndefined)]
-    assert told.in_words == "`frobnicate` is not defined in app.py."
-    assert "import json" in desk.file.read_text()
+    with pytest.raises(EditRejected, match=r"`frobnicate` is not defined in app\.py"):
+        await desk.edit("read it as JSON", "low")
+    [proposed] = [event for event in desk.shown.events if isinstance(event, EditProposed)]
+    assert proposed.proposal.faults == ("`frobnicate` is not defined in app.py.",)
+    assert desk.file.read_text() == OLD
 
 
 async def test_names_that_were_undefined_before_are_not_told(bench: Callable[..., Bench]) -> None:
     """What the file lacked before the edit is not the edit's fault."""
     desk = bench(OLD.replace("return os", "return os, elsewhere"), "def double(x):\n    return 2 * x\n")
     await desk.edit("double it", "low")
-    assert not [event for event in desk.shown.events if isinstance(event, NamesUndefined)]
+    [proposed] = [event for event in desk.shown.events if isinstance(event, EditProposed)]
+    assert proposed.proposal.faults == ()

@@ -182,6 +182,7 @@ class EventEncoder:
             tuple(HunkForm(*vars(hunk).values()) for hunk in file.hunks),
             file.problems,
             file.is_removed,
+            file.faults,
         )
 
     def _grown(self, event: edit_events.DiffGrew, known: list[Message]) -> _OfDiff:
@@ -233,6 +234,7 @@ class EventDecoder:
             tuple(Hunk(*msgspec.structs.astuple(hunk)) for hunk in form.hunks),
             form.problems,
             is_removed=form.is_removed,
+            faults=form.faults,
         )
 
     def _named(self, number: int, kind: type[Any]) -> Any:

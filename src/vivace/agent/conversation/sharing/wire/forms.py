@@ -43,6 +43,7 @@ class FileForm(msgspec.Struct, frozen=True):
     hunks: tuple[HunkForm, ...]
     problems: tuple[str, ...] = ()
     is_removed: bool = False
+    faults: tuple[str, ...] = ()
 
 
 class ProposalKnown(Message, frozen=True, tag="proposal"):

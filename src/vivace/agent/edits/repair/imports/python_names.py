@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-_BUILT_IN = frozenset(dir(builtins)) | {
+BUILT_IN = frozenset(dir(builtins)) | {
     "__file__",
     "__path__",
     "__class__",
@@ -37,7 +37,7 @@ class Names:
 def undefined_names(text: str) -> frozenset[str] | None:
     """Return the names that are used and not defined anywhere in the text, or None if it cannot be known."""
     names = names_in(text)
-    return names.free - _BUILT_IN if names else None
+    return names.free - BUILT_IN if names else None
 
 
 def names_in(text: str) -> Names | None:

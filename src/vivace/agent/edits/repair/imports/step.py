@@ -60,15 +60,9 @@ def missing_names(source: SourceFile, after: str) -> list[str]:
     return [] if before is None or now is None else sorted(now - before)
 
 
-async def unknown_names(source: SourceFile, language: Language | None, new_bytes: bytes) -> list[str]:
-    """Return the names that new text needs and neither the file nor any known import gives."""
-    if language is not PYTHON:
-        return []
-    text = source.with_bytes(new_bytes).text
-    names = missing_names(source, text)[:MAX_NAMES]
-    return [
-        name for name in names if not await asyncio.to_thread(origins, source.path, name, use_of(text, name))
-    ]
+def importable(source: SourceFile, text: str, name: str) -> bool:
+    """Return whether a known import gives a new text this name."""
+    return bool(origins(source.path, name, use_of(text, name)))
 
 
 async def _in_python(
