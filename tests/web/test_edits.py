@@ -154,7 +154,7 @@ async def test_what_was_read_ahead_is_not_read_again(
     served: Settings, address: ServerAddress, task: Path
 ) -> None:
     """With the box open the model reads the unit; when the edit begins, most of its prompt is cached."""
-    unsaved = UNSAVED.replace("six()", "sixteen(1, 2, 3)")
+    unsaved = UNSAVED.replace("six()", "six(1, 2, 3)")
     async with facing(address) as face:
         await face.ask("hello", folder=str(task.parent))
         before = warm.read_status(served).engine.tokens_prefilled
