@@ -29,6 +29,8 @@ FILES = {
     "pkg/app.py": """
         import json
         import os
+        from datetime import tzinfo
+        from threading import Thread
 
         from . import store
         from .store import Store, load
@@ -99,6 +101,22 @@ def said(project: Path, name: str, old: str, new: str) -> list[str]:
         ("os.sep", "os.separator", "`both` uses `os.separator`, which is not in that module."),
         ("self.rows", "self.lines", "`Sub.flush` uses `self.lines`, which nothing defines."),
         ("import Store, load", "import Store, load, save", "It cannot import: `from .store import save`."),
+        (
+            "Store(path), os",
+            "Store(path).add(1, 2, 3), os",
+            "`both` calls `Store.add` with 3 arguments in order, but it takes 2 arguments.",
+        ),
+        ("Store(path), os", "Store(path).rose, os", "`both` uses `Store.rose`, which nothing defines."),
+        (
+            "def both(path):\n",
+            "def both(path, kept: Store):\n    print(kept.rose)\n",
+            "`both` uses `Store.rose`, which nothing defines.",
+        ),
+        (
+            "class Sub(Store):",
+            "class Zone(tzinfo):\n    def go(self):\n        return self.rose\n\n\nclass Sub(Store):",
+            "`Zone.go` uses `self.rose`, which nothing defines.",
+        ),
         ("import json\n", "import pkg.cache\n", "It cannot import: `import pkg.cache`."),
         ("import json\n", "from json import parse\n", "It cannot import: `from json import parse`."),
     ],
@@ -121,6 +139,17 @@ def test_what_newly_breaks_is_said(project: Path, old: str, new: str, expected: 
         ("    return self.rows", "    self.lines = []\n        return self.lines"),
         ("import json\n", "try:\n    import pkg.cache\nexcept ImportError:\n    pass\n"),
         ("import json\n", "import somebody.elses\n"),
+        ("Store(path), os", "Sub(path).add(1, 2), os"),
+        ("def both(path):\n", "def both(path, kept: Store):\n    kept.flush()\n"),  # a Sub may be given
+        ("def both(path):\n", "def both(path, kept: Store):\n    kept = path\n    print(kept.rose)\n"),
+        (
+            "class Sub(Store):",
+            "class Job(Thread):\n    def go(self):\n        return self.rose\n\n\nclass Sub(Store):",
+        ),
+        (
+            "class Sub(Store):",
+            "class Zone(tzinfo):\n    def go(self):\n        return self.utcoffset(1)\n\n\nclass Sub(Store):",
+        ),
         ("import os\n", "import os\nif os.name == 'nt':\n    from os import startfile\n"),
         (
             "class Sub(Store):",

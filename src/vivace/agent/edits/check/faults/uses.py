@@ -12,9 +12,11 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from types import FunctionType
 
 from vivace.agent.edits.check.faults.finding import Finding
 from vivace.agent.edits.check.faults.project import Module, Project
+from vivace.agent.edits.check.faults.signature import Signature
 from vivace.agent.edits.check.faults.surface import Class, Origin, Surface, class_of, last_name
 from vivace.agent.edits.check.faults.walk import Place, walk
 from vivace.agent.edits.repair.imports.origins import UNWANTED
@@ -72,6 +74,12 @@ class _Uses:
             ):
                 methods = self._class(place.owner).methods
                 signature = methods.get(member) if member not in self._assigned else None
+            case ast.Attribute(value=ast.Call() as made, attr=member):
+                found = self._instance(made, place)
+                misfit = (
+                    signature.misfit(call) if found and (signature := self._method(found, member)) else ""
+                )
+                return f"calls `{found[1].name}.{member}` {misfit}" if found and misfit else ""
             case ast.Attribute(value=ast.Name(id=name), attr=member) if name not in place.local:
                 module = self._module(name)
                 signature = self._project.function(module.path, member) if module else None
@@ -79,6 +87,33 @@ class _Uses:
                 return ""
         misfit = signature.misfit(call) if signature else ""
         return f"calls `{ast.unparse(call.func)}` {misfit}" if misfit else ""
+
+    def _instance(self, node: ast.expr, place: Place) -> tuple[Path, Class] | None:
+        """Return the class of a new object, or the one that a parameter is annotated with."""
+        match node:
+            case ast.Call(func=ast.Name(id=name)) if name not in place.local:
+                pass
+            case ast.Name(id=variable) if variable in place.typed and variable != place.instance:
+                name = place.typed[variable]
+            case _:
+                return None
+        found = self._project.class_(self._path, name)
+        if found is None or found[1].is_open or "__new__" in found[1].names:
+            return None
+        return None if found[1].name.endswith("Mixin") else found
+
+    def _method(self, found: tuple[Path, Class], member: str, hops: int = 8) -> Signature | None:
+        """Return what a method of a class takes, also one that it inherits within the project."""
+        path, known = found
+        if member in known.names or member in self._assigned or not hops:
+            return known.methods.get(member)
+        for base in known.bases:
+            above = self._project.class_(path, base.id) if isinstance(base, ast.Name) else None
+            if above is None or above[1].is_open:
+                return None
+            if signature := self._method(above, member, hops - 1):
+                return signature
+        return None
 
     def _class(self, node: ast.ClassDef) -> Class:
         if node not in self._classes:
@@ -92,6 +127,9 @@ class _Uses:
     # ---- attributes -------------------------------------------------------------------------------
 
     def _attribute(self, node: ast.Attribute, place: Place) -> str:
+        if found := self._instance(node.value, place):
+            is_there = self._object_has(found, node.attr, is_new=isinstance(node.value, ast.Call))
+            return "" if is_there else f"uses `{found[1].name}.{node.attr}`, which nothing defines"
         if not isinstance(node.value, ast.Name):
             return ""
         name, attribute = node.value.id, node.attr
@@ -111,6 +149,23 @@ class _Uses:
         else:
             return ""
         return "" if is_there else f"uses `{name}.{attribute}`, which is not in that module"
+
+    def _object_has(self, found: tuple[Path, Class], attribute: str, *, is_new: bool) -> bool:
+        """Return whether an object may have an attribute. One that was not made here may be of a subclass."""
+        if attribute in self._assigned or attribute in _OF_OBJECTS or attribute.startswith("__"):
+            return True
+        if not is_new and any(attribute in each.names for each in self._heirs(found)):
+            return True
+        return self._may_have(*found, attribute, 8)
+
+    def _heirs(self, found: tuple[Path, Class]) -> list[Class]:
+        """Return the classes of this file and of the class's own that derive from it, by their names."""
+        near = (self._surface, self._project.surface(found[0]))
+        classes = [each for surface in near for each in surface.classes.values()]
+        names = {found[1].name}
+        while more := {each.name for each in classes if names & set(map(_base_name, each.bases))} - names:
+            names |= more
+        return [each for each in classes if each.name in names]
 
     def _has(self, node: ast.ClassDef, attribute: str) -> bool:
         """Return whether an instance of a class may have an attribute."""
@@ -133,9 +188,22 @@ class _Uses:
                     return True
                 continue
             known = self._project.class_(path, name) if isinstance(base, ast.Name) else None
+            if known is None and (standard := self._standard_class(path, base)):
+                if hasattr(standard, attribute):
+                    return True
+                continue
             if known is None or self._may_have(*known, attribute, hops - 1):
                 return True
         return False
+
+    def _standard_class(self, path: Path, base: ast.expr) -> type | None:
+        """Return a class of the standard library whose objects have no other names than the class."""
+        if not isinstance(base, ast.Name):
+            return None
+        origin = self._project.surface(path).origins.get(base.id)
+        if origin is None or origin.level or not origin.name or self._project.is_own(origin.module):
+            return None
+        return _class_in_c(origin.module, origin.name)
 
     def _is_built_in(self, path: Path, name: str) -> bool:
         surface = self._project.surface(path)
@@ -175,6 +243,22 @@ def _base_name(base: ast.expr) -> str:
 def _in_words(origin: Origin) -> str:
     module = "." * origin.level + origin.module
     return f"from {module} import {origin.name}" if origin.name else f"import {module}"
+
+
+@cache
+def _class_in_c(module: str, name: str) -> type | None:
+    """Return a class of the standard library, if no code in Python makes its objects: that may add names."""
+    first = module.partition(".")[0]
+    if first not in sys.stdlib_module_names or first in UNWANTED or first.startswith("_"):
+        return None
+    try:
+        found = getattr(importlib.import_module(module), name, None)
+    except (ImportError, ValueError, OSError):  # not on this system
+        return None
+    if not isinstance(found, type) or type(found) is not type or hasattr(found, "__getattr__"):
+        return None
+    makers = [vars(kind).get(name) for kind in found.__mro__ for name in ("__init__", "__new__")]
+    return None if any(isinstance(each, FunctionType | staticmethod) for each in makers) else found
 
 
 def _standard_lacks(project: Project, origin: Origin) -> bool:

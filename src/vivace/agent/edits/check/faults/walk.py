@@ -5,8 +5,8 @@ a function inside of it, is taken for a local one.
 """
 
 import ast
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from vivace.agent.edits.check.faults.surface import Function
 
@@ -26,6 +26,7 @@ class Place:
     owner: ast.ClassDef | None = None  # the class whose method this is
     instance: str = ""  # what the method calls its instance; "" if it has none
     caught: frozenset[str] = frozenset()  # failures that are expected here; "" for all
+    typed: Mapping[str, str] = field(default_factory=dict)  # parameters, and the one name of their annotation
 
     def catches(self, *names: str) -> bool:
         return bool(self.caught & {"", *names})
@@ -81,8 +82,27 @@ def _in_function(node: Function, place: Place) -> Place:
         instance = arguments[0] if has_instance else ""
         body = frozenset().union(*(_stored(each) for each in node.body)) if node.body else frozenset()
         instance = "" if instance in body else instance
+    typed = {name: kind for name, kind in place.typed.items() if name not in stored} | _typed(node)
     inside = _joined(place.inside, node.name)
-    return replace(place, inside=inside, local=place.local | stored, instance=instance)
+    return replace(place, inside=inside, local=place.local | stored, instance=instance, typed=typed)
+
+
+def _typed(node: Function) -> dict[str, str]:
+    """Return the parameters that are never bound again, each with the name that its annotation is."""
+    again = frozenset().union(*map(_stored, node.body))
+    given = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+    return {
+        each.arg: name for each in given if each.arg not in again and (name := _one_name(each.annotation))
+    }
+
+
+def _one_name(annotation: ast.expr | None) -> str:
+    match annotation:
+        case ast.Name(id=name):
+            return name
+        case ast.Constant(value=str(name)) if name.isidentifier():
+            return name
+    return ""
 
 
 def _stored(node: ast.AST) -> frozenset[str]:
