@@ -111,6 +111,7 @@ STARTERS = {
 # `find_program`, or named by their user: an editor, a shell command, an MCP server.
 STARTING = {
     "agent/git.py": "git",
+    "agent/edits/check/faults/tools.py": "ruff and ty: beside our Python, or found",
     "agent/edits/check/trial_program.py": "a fork of itself, inside the sandbox",
     "agent/mcp/stdio.py": "an MCP server, as it was named",
     "agent/sandbox/limited.py": "a command, inside the sandbox",
@@ -136,6 +137,9 @@ STARTING = {
     "engine/tuning/children/child.py": "ours",
     "engine/tuning/cpu.py": "sysctl",
     "engine/tuning/fit.py": "nvidia-smi",
+    "eval/requests/judge_program.py": "ours and a task's tests, inside the sandbox",
+    "eval/requests/proof.py": "patch",
+    "eval/requests/trees.py": "venv and pip of ours",
     "extras.py": "pip of ours",
     "models/sources.py": "pip of ours",
     "server/backends/native/engines/process.py": "ours",

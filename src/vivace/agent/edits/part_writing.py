@@ -16,13 +16,13 @@ from vivace.agent.edits.find.part_ranking import further_part, rank_parts, shown
 from vivace.agent.edits.find.parts import Part, is_long, parts_of
 from vivace.agent.edits.find.units import Unit, implementation_of
 from vivace.agent.edits.proposal import FileProposal
-from vivace.agent.edits.rewriting import UnitTask, Writing, is_usable, rewrite_unit, unit_request
+from vivace.agent.edits.rewriting import UnitTask, Writing, is_usable, narrowed, rewrite_unit, unit_request
 from vivace.agent.edits.write.part import PartsRequest, parts_request
 from vivace.agent.effort import BUDGETS, Budget
 from vivace.agent.events.edit import UnitLocated
 from vivace.agent.model import Model
 from vivace.agent.prompting import Message
-from vivace.errors import EditRejected
+from vivace.errors import EditRejected, RequestRefused
 
 MOST_WRITTEN = 3  # parts of one unit that one edit changes
 _SPECIAL = re.compile(r"(?<!\w)__[a-z]+__(?!\w)")
@@ -42,11 +42,14 @@ def first_messages(task: UnitTask) -> list[Message]:
 
 async def rewrite_parts(model: Model, task: UnitTask, budget: Budget) -> Steps:
     """Yield what happens, and the proposal for the whole unit last."""
-    place = await _place_for_new_member(model, task)
-    steps = _write_parts(model, task, budget) if place is None else _write_new(model, task, place, budget)
-    async with aclosing(steps) as events:
-        async for event in events:
-            yield event
+    try:
+        place = await _place_for_new_member(model, task)
+        steps = _write_parts(model, task, budget) if place is None else _write_new(model, task, place, budget)
+        async with aclosing(steps) as events:
+            async for event in events:
+                yield event
+    except RequestRefused as error:  # what it chooses a part of is too large
+        raise narrowed(error, task.source, task.unit) from error
 
 
 async def _write_new(model: Model, task: UnitTask, place: Unit, budget: Budget) -> Steps:

@@ -114,7 +114,7 @@ async def _stream(model: Model, task: UnitTask, request: Rewrite) -> AsyncGenera
                 diff.feed(reader.feed(delta))
                 yield DiffGrew(delta, diff, reader.partial, request.opening)
     except RequestRefused as error:
-        raise _narrowed(error, source, unit) from error
+        raise narrowed(error, source, unit) from error
     if model.was_cut:
         raise EditRejected(
             f"The model's answer did not end within {request.max_tokens} tokens; nothing was written.",
@@ -213,7 +213,7 @@ def _with_substance(task: UnitTask, proposal: FileProposal) -> FileProposal:
     return replace(proposal, problems=(WORDS_ALONE,))
 
 
-def _narrowed(error: RequestRefused, source: SourceFile, unit: Unit) -> Exception:
+def narrowed(error: RequestRefused, source: SourceFile, unit: Unit) -> Exception:
     """Return a context overflow in terms of the file: how large it is, and how to name less of it."""
     if error.code != ContextOverflow.code:
         return error

@@ -64,7 +64,7 @@ def run_programs(root: Path, given: dict[str, Any], proof: str) -> dict[str, Any
         cwd.mkdir()
         imported_from = str(root / given["imported_from"])
         whole = f"import sys\nsys.path.insert(0, {imported_from!r})\n{program}\nprint({proof!r})\n"
-        command = [sys.executable, "-s", "-B", "-c", whole]
+        command = [*given["python"], "-s", "-B", "-c", whole]
         try:
             done = subprocess.run(
                 command, cwd=cwd, capture_output=True, text=True, errors="replace", timeout=given["seconds"]

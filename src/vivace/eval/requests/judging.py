@@ -46,7 +46,12 @@ async def judge_request(request: Request, code: str, environment: Path | None = 
 
 async def _by_scripts(request: Request, scripts: Scripts, edit: Mapping[str, str]) -> tuple[Verdict, str]:
     programs = {CHECK: scripts.check, KEEPS: scripts.keeps}
-    given = {"programs": programs, "imported_from": scripts.imported_from, "seconds": SCRIPT_S}
+    given = {
+        "programs": programs,
+        "imported_from": scripts.imported_from,
+        "seconds": SCRIPT_S,
+        "python": python_command(),
+    }
     found, said = await _run(request.archive, edit, given, ())
     if found is None:
         return "error", said

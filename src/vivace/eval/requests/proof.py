@@ -16,6 +16,7 @@ from vivace.eval.requests.places import changed_lines
 from vivace.eval.requests.plan import RequestsPlan
 from vivace.eval.requests.requests import Request
 from vivace.eval.requests.trees import unpacked
+from vivace.programs import find_program
 
 
 async def prove(plan: RequestsPlan) -> dict[str, list[str]]:
@@ -41,7 +42,12 @@ def patched(request: Request) -> tuple[str, str]:
         folder = unpacked(request.archive, Path(made) / "tree")
         names = [name for name in changed_lines(request.patch) if (folder / name).is_file()]
         before = {name: (folder / name).read_bytes().decode("utf-8") for name in names}
-        apply = ["patch", "--strip=1", "--silent", "--no-backup-if-mismatch"]
+        program = find_program("patch")
+        if program is None:
+            raise FileProblem(
+                "The program `patch` is not on this machine.", "Install it: apt-get install patch."
+            )
+        apply = [program, "--strip=1", "--silent", "--no-backup-if-mismatch"]
         done = subprocess.run(
             apply, cwd=folder, input=request.patch.encode(), capture_output=True, check=False
         )

@@ -83,9 +83,8 @@ async def test_the_file_is_chosen(
 
     before = repository / recent if recent else None
     path, by = chosen
-    assert await choose_file(Shapes(), repository, instruction, before) == FileChosen(
-        str(repository / path), by
-    )  # type: ignore[arg-type]
+    wanted = FileChosen(str(repository / path), by)  # type: ignore[arg-type]
+    assert await choose_file(Shapes(), repository, instruction, before) == wanted
 
 
 async def test_an_empty_folder_has_no_file(tmp_path: Path) -> None:

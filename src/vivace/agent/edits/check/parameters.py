@@ -27,7 +27,7 @@ _PLACED = re.compile(  # where the parameter is to stand
     re.I,
 )
 _REQUIRED = re.compile(r"\b(?:required|mandatory|obligatory|(?:without|no) (?:an? )?default)\b", re.I)
-_LITERAL = r"`?(-?\d+(?:\.\d+)?|True|False|None|'[^'\n]*'|\"[^\"\n]*\"|\(\)|\[\]|\{\})`?(?![\w.]*\w)"
+_LITERAL = r"`?(-?\d+(?:\.\d+)?|True|False|None|'[^'\n]*'|\"[^\"\n]*\"|\(\)|\[\]|\{\})`?(?!\.?\w)"
 _DEFAULT = re.compile(
     rf"\bdefault(?:s|ing)?(?: value)?(?: (?:to|is|of|being))?[ :=]+{_LITERAL}|{_LITERAL},? by default\b"
     rf"|\bby default,? {_LITERAL}"

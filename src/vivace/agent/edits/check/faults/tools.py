@@ -8,13 +8,13 @@ not install them (`extras`).
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from vivace.agent.edits.apply.source import SourceFile
 from vivace.agent.edits.repair.imports.origins import root_of
+from vivace.child_python import python_command
 from vivace.programs import find_program, safe_path
 
 SECONDS = 2.0  # for one run; what takes longer says nothing
@@ -35,7 +35,7 @@ _NOT_LINKED = ("pyproject.toml", "ty.toml", ".git")  # settings, and what no che
 
 def find_checker(name: str, *folders: Path) -> str | None:
     """Return the path of a checker: beside the Python that runs this, or by PATH outside of these folders."""
-    beside = Path(sys.executable).parent / name
+    beside = Path(python_command()[0]).parent / name
     return str(beside) if os.access(beside, os.X_OK) else find_program(name, *folders)
 
 
