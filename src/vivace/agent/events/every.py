@@ -1,7 +1,7 @@
 """Every event that a presenter is shown.
 
-Owns the union, for type checks. Import an event itself from its module: `turn`, `edit` or
-`talk`. Does not own how they are shown (`presenter`).
+Owns the union, for type checks. Import an event itself from its module: `turn`, `edit`,
+`talk` or `base`. Does not own how they are shown (`presenter`).
 """
 
 from vivace.agent.events.base import Failed

@@ -1,8 +1,7 @@
 """The steps of a task, as values that any face can show and any program can read: one JSON object a line.
 
-Owns the published schema, that of all events (`base`): a reader passes over types and
-fields that it does not know. Secrets are taken out where a step becomes a line, and only there. Does not own
-the loop (`task`).
+Owns the shapes; their version is that of all events (`base`). Secrets are taken out where a step becomes a
+line, and only there. Does not own the loop (`loop.task`).
 """
 
 from typing import ClassVar, Literal

@@ -1,4 +1,4 @@
-"""One request, answered as `vivace -p REQUEST --yes` would: without a named file, and with nobody to ask.
+"""One request, answered as by `vivace -p REQUEST --yes`: no file is named, and nobody can be asked.
 
 Owns the copy of the tree that the loop edits, and what is counted of the answer. Does not judge it
 (`judging`).

@@ -84,7 +84,7 @@ def _many(answers: Sequence[Answer], name: str) -> int:
 
 
 def _tokens_per_line(answers: Sequence[Answer], least_lines: int) -> float | None:
-    """Return the tokens that were written for each changed line, in units of more than so many lines."""
+    """Return the tokens generated per changed line, in units of more lines than `least_lines`."""
     counted = [each for each in answers if each.lines_changed and _found(each).unit_lines > least_lines]
     return share_of(sum(each.output_tokens for each in counted), sum(each.lines_changed for each in counted))
 

@@ -18,7 +18,7 @@ from vivace.agent.edits.write.rewrite import Replaced, Rewrite
 
 REPEATED_LINES = 2  # lines around, that say something, which an answer repeats by mistake
 END_CHARS = 12  # letters and digits of two lines that tell where an answer ended
-BELOW_LINES, AGAIN_LINES = 30, 3  # so many of these lines below a part are no coincidence in its answer
+BELOW_LINES, AGAIN_LINES = 30, 3  # 3 of the 30 lines below a part are no coincidence in its answer
 LEFT_OUT_LINES = 3  # at the end of a part: the answer broke off
 TELLING_CHARS = 3  # letters and digits of a line that says something
 
